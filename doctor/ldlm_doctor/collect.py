@@ -10,7 +10,7 @@ from stat import S_ISDIR, S_ISREG
 
 import re2
 
-from ldlm_doctor.model import Kind, Project, SourceFile, data
+from ldlm_doctor.model import Kind, Project, SourceFile, data, pattern
 from ldlm_doctor.yaml_nodes import compose
 from ldlm_monitor.model.errors import InputError
 
@@ -25,16 +25,10 @@ _SKIPPED_FOLDERS = frozenset({*data("names")["skipped"], STATE_FOLDER})
 _OUTPUT_FOLDERS = frozenset({"outputs", "multirun"})
 """Hydra's, in which it keeps a copy of each run's configuration."""
 _SUFFIXES = {end: Kind(kind) for kind, ends in data("names")["suffixes"].items() for end in ends}
-_DOTENV = re2.compile(
-    r"^\.(?:deepspeed_)?env(?:\.[A-Za-z0-9_.-]+)?$|^[A-Za-z0-9_-]+\.env$|^\.envrc$"
-)
+_DOTENV = re2.compile(pattern("env_file"))
 _DOCKERFILE = re2.compile(r"(?i)^(?:dockerfile|containerfile)(?:[.-].+)?$")
-_CONFIGURES = re2.compile(
-    rb'"(?:zero_optimization|train_micro_batch_size_per_gpu|per_device_train_batch_size)"\s*:'
-)
-_REQUIREMENTS = re2.compile(
-    r"(?i)^(?:.*requirements.*\.(?:txt|in)|pyproject\.toml|setup\.cfg|pipfile)$"
-)
+_CONFIGURES = re2.compile(pattern("configures").encode())
+_REQUIREMENTS = re2.compile(pattern("requirements_file"))
 _NAMES = (
     (_DOTENV, Kind.ENVIRONMENT), (_DOCKERFILE, Kind.CONTAINER), (_REQUIREMENTS, Kind.REQUIREMENTS),
 )  # fmt: skip
@@ -72,8 +66,8 @@ def collect(paths: Sequence[str]) -> Collected:
 def kind_of(name: str, start: bytes) -> Kind | None:
     """What a file is, by its name, or by its first line where the name says nothing."""
     suffix = os.path.splitext(name)[1].lower()
-    for pattern, kind in _NAMES:
-        if pattern.match(name):
+    for form, kind in _NAMES:
+        if form.match(name):
             return kind
     if suffix in _SUFFIXES:
         return _SUFFIXES[suffix]

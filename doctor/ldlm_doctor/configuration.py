@@ -11,7 +11,7 @@ import re2
 import yaml
 
 from ldlm_doctor import environment_rules, option_rules, shell
-from ldlm_doctor.model import Findings, Kind, Project, SourceFile
+from ldlm_doctor.model import Findings, Kind, Project, SourceFile, pattern
 from ldlm_doctor.options import Group
 from ldlm_doctor.setting import Environment, Setting, Surroundings
 from ldlm_doctor.surroundings import surroundings
@@ -22,10 +22,7 @@ _ENVIRONMENT = re2.compile(r"(?i)env|variables")
 _SCRIPT_KEYS = {"run", "setup", "script", "command", "args", "entrypoint", "before_script"}
 _HOSTS = frozenset({".github", ".circleci", ".gitlab", ".buildkite", ".azure", "workflows"})
 _PIPELINES = (".gitlab-ci", ".travis", "azure-pipelines", "cloudbuild", "appveyor")
-_LINE = re2.compile(
-    r"""(?m)^[ \t]*(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*"""
-    r"""("[^"\n]*"|'[^'\n]*'|[^\n#]*)(?:[ \t]*#[^\n]*)?\r?$"""
-)
+_LINE = re2.compile(pattern("env_line"))
 _ENV = re2.compile(r"(?im)^[ \t]*ENV[ \t]+((?:[^\\\n]|\\\r?\n|\\.)*)")
 _ENV_PAIR = re2.compile(r"""([A-Za-z_][A-Za-z0-9_]*)=("[^"\n]*"|'[^'\n]*'|[^\s"'\\]*)""")
 

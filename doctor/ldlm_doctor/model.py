@@ -104,6 +104,11 @@ def data(name: str) -> Any:
     return yaml.load((_TEXTS / f"{name}.yml").read_bytes(), Loader=LOADER)
 
 
+def pattern(name: str) -> str:
+    """A regular expression of `checks/patterns.yml`."""
+    return "".join(data("patterns")[name].split())
+
+
 @cache
 def checks(*subjects: str) -> dict[str, Check]:
     """The checks by id: those of `launch`, of `python`, or all."""

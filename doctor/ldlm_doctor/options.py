@@ -10,7 +10,7 @@ import re2
 
 from ldlm_doctor.bash_script import Command, Script
 from ldlm_doctor.bash_values import UNKNOWN, Value
-from ldlm_doctor.model import data
+from ldlm_doctor.model import data, pattern
 from ldlm_doctor.setting import Setting
 
 _FLAG = re2.compile(r"^(?:--?|\+{0,2})([A-Za-z][A-Za-z0-9_.-]*?)(?:=(.*))?$")
@@ -26,19 +26,9 @@ _SHELLS = frozenset({"sh", "bash", "zsh"})
 _SEPARATORS = frozenset({";", "&&", "||", "|", "&", "|&"})
 _COMMAND_FLAG = re2.compile(r"^-[a-z]*c$")
 _PYTHON = re2.compile(r"^(?:python|pypy)[0-9.]*$")
-_MODULES = re2.compile(
-    r"^(?:torch\.distributed\.(?:run|launch)|accelerate\.commands\.launch|deepspeed\.launcher.*)$"
-)
-_TRAINING = re2.compile(
-    r"(?i)(?:^|[^a-z])(?:(?:pre|re)?train(?:er|ing)?|(?:fine|instruct)?_?-?tun(?:e|ing)|finetune|"
-    r"sft|dpo|grpo|ppo|rlhf|pretrain_[a-z0-9]+|main|launch|run)(?:[^a-z]|$)"
-)
-_NO_TRAINING = re2.compile(
-    r"(?i)(?:^|[^a-z])(?:eval(?:uate|uation)?|infer(?:ence)?|predict|generate|sampl(?:e|ing)|serve|"
-    r"download|prepare|preprocess|tokenize|convert|export|merge|plot|install|build|tests?|lint|"
-    r"docker|jupyter|server|demo|docs?|clean|upload|sync)"
-    r"(?:[^a-z]|$)"
-)
+_MODULES = re2.compile(pattern("modules"))
+_TRAINING = re2.compile(pattern("trains"))
+_NO_TRAINING = re2.compile(pattern("trains_not"))
 _SCRIPT = re2.compile(r"\.(?:py|sh|bash|sbatch|slurm)$")
 
 

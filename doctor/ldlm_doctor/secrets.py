@@ -4,30 +4,16 @@ from __future__ import annotations
 
 import re2
 
-from ldlm_doctor.model import Finding, Findings, Kind, Project, SourceFile, data
+from ldlm_doctor.model import Finding, Findings, Kind, Project, SourceFile, data, pattern
 
 REDACTED = "REDACTED"
 
-_NAMED = re2.compile(
-    r"(?i)((?:wandb[ _-]?api[_-]?key|wandb\s+login(?:\s+--relogin)?|comet_api_key"
-    r"|neptune_api_token)"
-    r"[\"']?\s*[=: ]\s*[\"']?)([A-Za-z0-9_+/=-]{32,})"
-)
-_ASSIGNED = re2.compile(
-    r"(?i)((?:^|[^a-z0-9])[a-z0-9_]*(?:password|passwd|secret|_pwd|api_?key|access_?key|"
-    r"(?:auth|access|bearer|api|hub|hf|bot|refresh)_?token)(?:_id)?[\"']?\s*[=:]\s*[\"']?)"
-    r"([^\s\"'`$<>{}(),;|&]{8,})"
-)
+_NAMED = re2.compile(pattern("secret_named"))
+_ASSIGNED = re2.compile(pattern("secret_assigned"))
 _IN_URL = re2.compile(r"([a-z][a-z0-9+.-]*://[^\s/:@\"'$]{1,64}:)([^\s/@\"'$<>{}]{6,})@")
 _ASSIGNMENTS = (_NAMED, _ASSIGNED, _IN_URL)
-_PLACEHOLDER = re2.compile(
-    r"(?i)(?:your|change.?me|^example|placeholder|dummy|redacted|insert.|replace.?(?:me|with|this)|"
-    r"xxxx|\*\*\*|todo|\.\.\.|^none$|^null$)"
-)
-_NAME = re2.compile(
-    r"(?i)(?:^|[-_]|^my|^the|^some)(?:pass(?:word|wd|phrase)?|pwd|secret|token|key|apikey)s?[-_0-9]*$"
-    r"|^(?-i:[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)$"
-)
+_PLACEHOLDER = re2.compile(pattern("placeholder"))
+_NAME = re2.compile(pattern("secret_name"))
 """The word for a secret, or the name of a stored one: `--env-secret R2_KEY=me_R2_KEY`."""
 _PASSWORD, _ADDRESS = "a password or key", "a password in an address"
 _BY_NAME = frozenset({_PASSWORD, _ADDRESS})
@@ -63,15 +49,15 @@ def find(line: str, *, code: bool = False) -> tuple[str, str]:
     In `code`, a name that is assigned is no evidence: only forms that nothing else has count.
     """
     kinds, shown = [], line
-    for what, pattern in _FORMS:
-        if any(not _PLACEHOLDER.search(str(found.group(0))) for found in pattern.finditer(shown)):
+    for what, form in _FORMS:
+        if any(not _PLACEHOLDER.search(str(found.group(0))) for found in form.finditer(shown)):
             kinds.append(what)
-            shown = pattern.sub(REDACTED, shown)
+            shown = form.sub(REDACTED, shown)
     rules = () if code else ((_NAMED, "a key"), (_ASSIGNED, _PASSWORD))
-    for pattern, what in (*rules, (_IN_URL, _ADDRESS)):
-        for found in pattern.finditer(shown):
+    for form, what in (*rules, (_IN_URL, _ADDRESS)):
+        for found in form.finditer(shown):
             value = str(found.group(2))
-            if REDACTED not in value and _is_secret(value, named=pattern is not _ASSIGNED):
+            if REDACTED not in value and _is_secret(value, named=form is not _ASSIGNED):
                 kinds.append(what)
                 shown = shown.replace(value, REDACTED)
     return ", ".join(dict.fromkeys(kinds)), shown

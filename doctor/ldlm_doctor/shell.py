@@ -10,15 +10,13 @@ import re2
 from ldlm_doctor import environment_rules, jobs, option_rules, options, shell_values
 from ldlm_doctor.bash_script import Script
 from ldlm_doctor.bash_walk import read_script
-from ldlm_doctor.model import Findings, Kind, Project
+from ldlm_doctor.model import Findings, Kind, Project, pattern
 from ldlm_doctor.options import distributes, launches
 from ldlm_doctor.setting import Environment, Surroundings
 from ldlm_doctor.shell_settings import settings_of
 from ldlm_doctor.surroundings import NO_NEIGHBOURS, Neighbours, neighbours, surroundings
 
-_DEBUGGING = re2.compile(
-    r"(?i)(?:^|[^a-z])(?:debug|diagnos[a-z]*|tests?|benchmarks?|bench)(?:[^a-z]|$)"
-)
+_DEBUGGING = re2.compile(pattern("debugging"))
 
 
 def audit(project: Project) -> Findings:

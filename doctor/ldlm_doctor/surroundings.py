@@ -10,27 +10,16 @@ from pathlib import PurePath
 import re2
 
 from ldlm_doctor.bash_script import NamedPlace, Script
-from ldlm_doctor.model import Kind, Project, SourceFile
+from ldlm_doctor.model import Kind, Project, SourceFile, pattern
 from ldlm_doctor.setting import Release, Surroundings
 
-_TORCH_PINNED = re2.compile(
-    r"(?im)^(?:[^#\n]*[^a-z0-9_.#\n-])?(?:py)?torch(?:\[[a-z,]+\])?"
-    r"(?:[ \t]*(?:==|~=|=)[ \t]*|/pytorch:)"
-    r"[\"'v^~]*([12])\.([0-9]+)"
-)
+_TORCH_PINNED = re2.compile(pattern("torch_pinned"))
 _GROUP_CALL = re2.compile(r"(?s)(?:init_process_group|new_group|InitProcessGroupKwargs)\(.{0,400}")
-_TIMEDELTA = re2.compile(
-    r"timeout\s*=\s*(?:datetime\.)?timedelta\(\s*(days|hours|minutes|seconds)\s*=\s*([0-9][0-9_.]*)"
-)
+_TIMEDELTA = re2.compile(pattern("timedelta"))
 _HF_TIMEOUT = re2.compile(r"\bddp_timeout[\"']?\s*[=:\s]\s*[\"']?([0-9]{2,12})\b")
 _SECONDS = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0, "days": 86_400.0}
-_READ = re2.compile(
-    r"(?:environ(?:\.get)?|getenv|env)\s*[\[(]\s*[\"']([A-Z][A-Z0-9_]+)[\"']|\$\{?([A-Z][A-Z0-9_]+)"
-)
-_WRITTEN = re2.compile(
-    r"environ\s*\[\s*[\"']([A-Z][A-Z0-9_]+)[\"']\s*\]\s*=[^=]"
-    r"|environ\.setdefault\(\s*[\"']([A-Z][A-Z0-9_]+)"
-)
+_READ = re2.compile(pattern("read_variable"))
+_WRITTEN = re2.compile(pattern("written_variable"))
 _ASSIGNED = re2.compile(r"\b([A-Z][A-Z0-9_]+)=")
 _SET = re2.compile(r"(?m)^[ \t]*(?:export[ \t]+|declare -x[ \t]+)?([A-Z][A-Z0-9_]{3,})=")
 

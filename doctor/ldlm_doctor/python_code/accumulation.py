@@ -6,7 +6,7 @@ import ast
 import re
 
 from ldlm_doctor.model import Findings
-from ldlm_doctor.python_code.expressions import last_name, names_in, receiver
+from ldlm_doctor.python_code.expressions import last_name, names_in
 from ldlm_doctor.python_code.facts import DDP, calling, naming
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
@@ -24,7 +24,6 @@ def inspect(module: Module, program: Program) -> Findings:
     if program.framework_does_it(module):
         return
     for loop in program.loops(module):
-        yield from _zeroed(loop)
         if (
             _accumulates(loop)
             and program.any_near(calling(DDP), module)
@@ -40,23 +39,6 @@ def _accumulates(loop: TrainingLoop) -> bool:
         own = inside(loop.loop.body)
         return not any(isinstance(node, ast.Call) and is_optimizer_step(node) for node in own)
     return any(_is_modulo(loop, step) or _is_left_before(loop, step) for step in steps)
-
-
-def _zeroed(loop: TrainingLoop) -> Findings:
-    """`zero_grad()` at every turn, where a remainder decides whether the optimizer steps."""
-    steps = loop.optimizer_steps()
-    if not steps or not all(_is_modulo(loop, step) for step in steps):
-        return
-    owners = {ast.dump(owner) for step in steps for owner in (*step.args[:1], receiver(step))}
-    for zero in loop.calls("zero_grad"):
-        if ast.dump(receiver(zero)) not in owners or _is_modulo(loop, zero):
-            continue
-        if _is_left_before(loop, zero):
-            continue
-        last = max(call.lineno for call in loop.backwards)
-        drops_all = any(last < zero.lineno < step.lineno for step in steps)  # worse: see updates
-        if loop.is_every_turn(zero) and not drops_all:
-            yield loop.module.finding("accumulation-zeroed", zero)
 
 
 def _is_modulo(loop: TrainingLoop, step: ast.Call) -> bool:

@@ -14,6 +14,7 @@ from ldlm_doctor.python_code import (
     ddp,
     ends,
     evaluation,
+    half_weights,
     leaving,
     loaders,
     models,
@@ -35,8 +36,8 @@ _INSPECTIONS = (
     loaders.inspect_workers, loaders.inspect_speed, sampling.inspect, seeds.inspect,
     ends.inspect, evaluation.inspect, ddp.inspect, process_groups.inspect,
     process_groups.inspect_environment, collectives.inspect, leaving.inspect,
-    updates.inspect, numerics.inspect, accumulation.inspect, optimizers.inspect,
-    models.inspect, checkpoints.inspect,
+    updates.inspect, numerics.inspect, half_weights.inspect, accumulation.inspect,
+    optimizers.inspect, models.inspect, checkpoints.inspect,
     resuming.inspect, random_state.inspect, rotation.inspect,
 )  # fmt: skip
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 import re
 
-from ldlm_doctor.model import Edits, Findings
+from ldlm_doctor.model import Edits, Findings, pattern
+from ldlm_doctor.python_code.declared import likely
 from ldlm_doctor.python_code.expressions import keyword, last_name, names_in, words_in
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.source_text import line_after, replaced
 from ldlm_doctor.python_code.tree import Function, Loop, body_of, calls_in, inside
-from ldlm_doctor.python_code.values import arguments, default_of, likely, number
+from ldlm_doctor.python_code.values import arguments, default_of, number
 
 _DEEPEST = 8
 SAVE = frozenset({"torch.save"})
@@ -23,11 +24,7 @@ _SAVES = re.compile(r"save_?(training_)?(checkpoint|ckpt|snapshot|state$)", re.I
 _OPTIMIZER = re.compile(r"optim|opt_state|^opt$|scheduler|scaler", re.I)
 _END = re.compile(r"(^|_)(last|final|end)(_|$)|(^|_)(is_)?(done|finished)$", re.I)
 _MOVES = {"replace", "rename", "move", "renames"}
-_KEEPS = re.compile(
-    r"save_total_limit|keep_last|keep_n|max_to_keep|num_to_keep|keep_latest|rotate|prune"
-    r"|cleanup|delete_old|remove_old|save_top_k|max_checkpoints|keep_checkpoints",
-    re.I,
-)
+_KEEPS = re.compile(pattern("rotates"), re.I)
 
 
 def inspect(module: Module, program: Program) -> Findings:

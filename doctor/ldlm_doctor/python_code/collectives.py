@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from ldlm_doctor.model import Findings, data
 from ldlm_doctor.python_code.expressions import keyword, last_name, names_in
+from ldlm_doctor.python_code.facts import PRINTS
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.rank_branches import described, rank_branch
@@ -16,16 +17,8 @@ from ldlm_doctor.python_code.tree import Function, in_one_branch, inside
 from ldlm_doctor.python_code.values import constant
 
 COLLECTIVES = set(data("names")["collectives"])
-_AGREES = COLLECTIVES | {
-    "all_reduce_coalesced",
-    "reduce_tensor",
-    "reduce_mean",
-    "gather_for_metrics",
-}
-_AGREEING = (
-    "all_reduce", "allreduce", "reduce_", "sync_", "gather", "agree", "across", "broadcast",
-    "all_ranks",
-)  # fmt: skip
+_AGREES = COLLECTIVES | set(data("names")["agrees"])
+_AGREEING = tuple(data("names")["agreeing"])
 """What names a function in which ranks decide together."""
 _FULL = frozenset(
     f"{where}{name}"
@@ -35,7 +28,6 @@ _FULL = frozenset(
 _TOGETHER = frozenset(f"torch.distributed.checkpoint.{n}" for n in data("names")["checkpoints"])
 
 
-PRINTS = {"print", "debug", "info", "warning", "error"}
 _ON_FAILURE = re.compile(r"^on_(keyboard_interrupt|exception)$")
 """Hooks of Lightning that run where a rank fails or is interrupted."""
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from typing import TypeGuard
 
 from ldlm_doctor.model import Edits, Findings, data
-from ldlm_doctor.python_code.expressions import is_value, keyword, names_in, receiver
-from ldlm_doctor.python_code.facts import DDP, forwards, naming
+from ldlm_doctor.python_code.expressions import is_value, keyword, last_name, names_in, receiver
+from ldlm_doctor.python_code.facts import DDP, accelerates, forwards, naming
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.origins import origins
 from ldlm_doctor.python_code.program import Program
@@ -24,7 +24,7 @@ _DEEPEST = 5
 
 def inspect(module: Module, program: Program) -> Findings:
     """Each place where DDP is applied, and each where its wrapper is left out."""
-    if program.is_distributed(module):
+    if program.is_distributed(module) or accelerates(module):
         for loop in program.loops(module):
             yield from _bypassed(module, loop)
     for call in module.calls_to(DDP):
@@ -41,7 +41,13 @@ def inspect(module: Module, program: Program) -> Findings:
 def _bypassed(module: Module, loop: TrainingLoop) -> Findings:
     """`model.module(batch)` in a step in which `model` itself is never called."""
     calls = [node for node in loop.nodes() if isinstance(node, ast.Call)]
-    called = {ast.dump(call.func) for call in calls}
+    users = [call for call in calls if last_name(call.func) != "unwrap_model"]
+    used = {ast.unparse(each) for call in users for each in (call.func, *call.args)}
+    wrapped = {
+        ast.unparse(value.args[0]): target
+        for target, value in module.stores
+        if isinstance(value, ast.Call) and value.args and module.means(value.func, DDP)
+    }
     losses = {name for call in loop.backwards for name in names_in(receiver(call))}
     for call in calls:
         func: ast.expr | None = call.func
@@ -52,6 +58,10 @@ def _bypassed(module: Module, loop: TrainingLoop) -> Findings:
         match func:
             case ast.Attribute(value=wrapper, attr="module"):
                 pass
+            case ast.Call(args=[wrapper]) if last_name(func.func) == "unwrap_model":
+                pass
+            case _ if ast.unparse(call.func) in wrapped:
+                wrapper = wrapped[ast.unparse(call.func)]
             case ast.Attribute(value=ast.Attribute(value=wrapper, attr="module"), attr=method):
                 statement = module.statement(call)
                 targets = statement.targets if isinstance(statement, ast.Assign) else []
@@ -60,7 +70,7 @@ def _bypassed(module: Module, loop: TrainingLoop) -> Findings:
                     continue
             case _:
                 continue
-        if ast.dump(wrapper) not in called and not without_gradient(module, call):
+        if ast.unparse(wrapper) not in used and not without_gradient(module, call):
             yield module.finding("ddp-bypassed", call)
 
 

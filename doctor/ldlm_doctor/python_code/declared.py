@@ -12,11 +12,13 @@ import yaml
 from ldlm_doctor.model import SourceFile
 from ldlm_doctor.python_code.expressions import keyword, last_name
 from ldlm_doctor.python_code.module import Module
-from ldlm_doctor.python_code.values import UNKNOWN, constant, option_names
+from ldlm_doctor.python_code.tree import Function
+from ldlm_doctor.python_code.values import UNKNOWN, constant, default_of, number, option_names
 from ldlm_doctor.yaml_nodes import compose
 
 _LARGEST = 10_000
 """Nodes of a YAML file that are looked at: configurations are smaller, lists of data are not."""
+_DEEPEST = 8
 _NUMBER = re.compile(r"[-+]?\d+$")
 _WORDS: dict[str, object] = {"true": True, "false": False, "null": None, "~": None, "": None}
 
@@ -98,3 +100,56 @@ def of_classes(module: Module) -> Iterator[Declared]:
                     continue
             path, line = module.file.path, statement.lineno
             yield Declared((name,), known, f"{cls.name}.{name}", path, line)
+
+
+def likely(module: Module, node: ast.expr | None, depth: int = 0) -> float | None:
+    """The number that an expression has unless a configuration says otherwise.
+
+    The default of `.get(key, default)`, of `getattr`, of a parameter, of argparse.
+    """
+    known = number(module, node)
+    if known is not None or node is None or depth > _DEEPEST:
+        return known
+    match node:
+        case ast.Name():
+            bound = module.bound(node)
+            if bound is not None:
+                return likely(module, bound, depth + 1)
+            return _parameter_default(module, node)
+        case ast.Call(args=[*given]):
+            name = last_name(node.func)
+            if name in ("get", "getattr") and given:
+                return likely(module, given[-1], depth + 1) if len(given) >= 2 else None
+            if name in ("min", "max") and len(given) >= 2:
+                return _extreme(module, name, given, depth)
+            if name == "int" and len(given) == 1:
+                return likely(module, given[0], depth + 1)
+        case ast.Attribute():
+            bound = module.bound_attribute(node)
+            if bound is not None:
+                return likely(module, bound, depth + 1)
+            return _defaults(module).get(node.attr)
+    return None
+
+
+def _extreme(module: Module, name: str, given: list[ast.expr], depth: int) -> float | None:
+    found = [likely(module, each, depth + 1) for each in given]
+    numbers = [each for each in found if each is not None]
+    if len(numbers) == len(found) or (numbers and name == "max"):
+        return (min if name == "min" else max)(numbers)
+    return None
+
+
+def _parameter_default(module: Module, name: ast.Name) -> float | None:
+    scope = module.scope(name)
+    if not isinstance(scope, Function):
+        return None
+    default = default_of(scope, name.id)
+    return None if default is None else number(module, default)
+
+
+def _defaults(module: Module) -> dict[str, float]:
+    """Defaults of argparse options and of the fields of classes, by name of the attribute."""
+    declared = (*of_argparse(module), *of_classes(module))
+    values = ((each.keys[-1], each.value) for each in declared if not isinstance(each.value, bool))
+    return {name: value for name, value in values if isinstance(value, int | float)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from ldlm_doctor.model import Findings
+from ldlm_doctor.model import Findings, pattern
 from ldlm_doctor.python_code.expressions import last_name, words_in
 from ldlm_doctor.python_code.facts import uses_framework
 from ldlm_doctor.python_code.module import Module
@@ -15,10 +15,7 @@ from ldlm_doctor.python_code.training import ends_process
 from ldlm_doctor.python_code.tree import Function, inside
 from ldlm_doctor.python_code.unread import takes_all_settings
 
-_STEPS = re.compile(
-    r"^((num|max|total|n)_)?train(ing)?_(steps|iters|iterations|updates)$"
-    r"|^(max|total)_(steps|iters|iterations|updates)$"
-)
+_STEPS = re.compile(pattern("steps"), re.I)
 
 
 def inspect(module: Module, program: Program) -> Findings:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from ldlm_doctor.model import Findings
 from ldlm_doctor.python_code.collectives import agreed, agrees
 from ldlm_doctor.python_code.expressions import keyword, last_name, names_in, receiver, words_in
-from ldlm_doctor.python_code.facts import matching
+from ldlm_doctor.python_code.facts import accelerates, matching
 from ldlm_doctor.python_code.loaders import FOR_EVALUATION, called
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.origins import assigned, callers
@@ -53,8 +53,8 @@ def inspect(module: Module, program: Program) -> Findings:
 
 def _shares(module: Module) -> bool:
     """What is evaluated is dealt out to the ranks: by a sampler, or by Accelerate."""
-    if any(last_name(call.func) == "prepare" for call in module.called("prepare")):
-        return any(name.startswith("accelerate") for _, name in module.imported)
+    if accelerates(module):
+        return True
     for call in module.calls_to(SAMPLER):
         shuffle = arguments(module, call, ("dataset", "num_replicas", "rank", "shuffle"))["shuffle"]
         if FOR_EVALUATION.search("_".join(called(module, call))):
@@ -79,7 +79,7 @@ def _summed(module: Module, loop: ast.For) -> set[str]:
                 pass
             case _:
                 continue
-        if any(map(_SUMMED.search, (name, *words_in(value)))):
+        if any(map(_SUMMED.search, (name, *words_in(value)))) or "item" in names_in(value):
             found.add(name)
     own = {
         last_name(target)

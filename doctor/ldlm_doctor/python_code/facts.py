@@ -19,6 +19,7 @@ INIT_PROCESS_GROUP = frozenset(
     f"torch.distributed.{where}init_process_group" for where in ("", "distributed_c10d.")
 )
 SEVERAL_RANKS = DDP | FSDP | INIT_PROCESS_GROUP
+PRINTS = {"print", "debug", "info", "warning", "error"}
 _FRAMEWORKS = frozenset(data("names")["frameworks"])
 _TRAINERS = frozenset(
     {"transformers.Trainer", "transformers.Seq2SeqTrainer", "transformers.TrainingArguments"}
@@ -55,6 +56,13 @@ def uses_framework(module: Module) -> bool:
     """A framework that trains by itself is imported."""
     imported = {name.partition(".")[0] for level, name in module.imported if level == 0}
     return bool(imported & _FRAMEWORKS) or not _TRAINERS.isdisjoint(module.imports.values())
+
+
+def accelerates(module: Module) -> bool:
+    """Accelerate gives each rank its batches, and leaves random numbers as they are seeded."""
+    return "prepare" in module.methods_called and any(
+        name.startswith("accelerate") for _, name in module.imported
+    )
 
 
 def forwards(module: Module) -> Iterator[ast.FunctionDef]:

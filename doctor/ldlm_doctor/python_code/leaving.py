@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from itertools import takewhile
 
 from ldlm_doctor.model import Findings, data
-from ldlm_doctor.python_code.collectives import PRINTS, agreed
+from ldlm_doctor.python_code.collectives import agreed
 from ldlm_doctor.python_code.expressions import last_name, names_in, passed, variables_in
+from ldlm_doctor.python_code.facts import PRINTS
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
-from ldlm_doctor.python_code.rank_branches import described, rank_branch
+from ldlm_doctor.python_code.rank_branches import described, rank_branch, ranks_by
 from ldlm_doctor.python_code.training import (
+    Ranks,
     TrainingLoop,
     ends_process,
     is_optimizer_step,
@@ -37,9 +39,8 @@ def inspect(module: Module, program: Program) -> Findings:
         return  # gradients are looked at, and nothing is trained
     yield from _left(module, program)
     for loop in program.loops(module):
-        if program.is_distributed(module):
+        if program.reduces_gradients(module, loop):
             yield from _nan_skips(module, loop)
-            yield from _failures(module, loop)
 
 
 def _nan_skips(module: Module, loop: TrainingLoop) -> Findings:
@@ -106,45 +107,15 @@ def _leaves(module: Module, branch: ast.If, loop: TrainingLoop) -> bool:
     return in_body != otherwise
 
 
-def _failures(module: Module, loop: TrainingLoop) -> Findings:
-    """`except RuntimeError: continue` around forward and backward of one step."""
-    on_the_way = {f.name for f in module.functions if any(f.body is body for body in loop.bodies)}
-    for node in loop.nodes():
-        if not isinstance(node, ast.Try):
-            continue
-        body = {id(each) for each in inside(node.body)}
-        called = {last_name(c.func) for c in inside(node.body) if isinstance(c, ast.Call)}
-        has_step = called & on_the_way or any(id(call) in body for call in loop.backwards)
-        if not has_step or all(outer is not loop.loop for outer in module.above(node)):
-            continue
-        for handler in node.handlers:
-            if _is_broad(handler) and _goes_on(handler):
-                yield module.finding("exception-skip-on-one-rank", handler)
-
-
 def _goes_on(handler: ast.ExceptHandler) -> bool:
     """Nothing in the handler ends the process or asks the other ranks for certain."""
     for node in inside(handler.body):
         match node:
-            case ast.Raise(exc=None) if _is_of_another_failure(handler, node):
-                continue
             case ast.Raise() | ast.Return() | ast.Break():
                 return False
             case ast.Call() if ends_process(node) or "reduce" in last_name(node.func).lower():
                 return False
     return True
-
-
-def _is_of_another_failure(handler: ast.ExceptHandler, leaving: ast.Raise) -> bool:
-    """`if "out of memory" in str(e): ... else: raise`: raised is what is not skipped."""
-    for statement in handler.body:
-        match statement:
-            case ast.If(orelse=[*_, last]) if last is leaving:
-                return True
-            case ast.If(test=ast.UnaryOp(op=ast.Not()) | ast.Compare(ops=[ast.NotIn()]), body=body):
-                if leaving in body:
-                    return True
-    return False
 
 
 def _waited_for_in_vain(module: Module) -> Findings:
@@ -159,6 +130,9 @@ def _waited_for_in_vain(module: Module) -> Findings:
             if call is not None and (rank_branch(module, node) or rank_branch(module, call)):
                 detail = "an error in the block of the with statement leaves it out"
                 yield module.finding("barrier-not-in-finally", call, detail)
+    for function in module.functions:
+        yield from _worked_between(module, function.body)
+    yield from _worked_between(module, module.tree.body)
     for node in module.each(ast.Try):
         broad = any(_is_broad(handler) and _goes_on(handler) for handler in node.handlers)
         before = 1 + sum(1 for _ in takewhile(_only_prints, node.body))
@@ -166,6 +140,20 @@ def _waited_for_in_vain(module: Module) -> Findings:
         if call is not None and not any(_waits(node.finalbody)):
             detail = f"an error after line {node.lineno} leaves it out, and the rank goes on"
             yield module.finding("barrier-not-in-finally", call, detail)
+
+
+def _worked_between(module: Module, body: list[ast.stmt]) -> Findings:
+    """`if rank != 0: barrier()`, what may raise on rank 0, and `if rank == 0: barrier()`."""
+    first: Ranks | None = None
+    worked = False
+    for statement in body:
+        which = ranks_by(module, statement.test) if isinstance(statement, ast.If) else None
+        if which and (call := next(_waits([statement]), None)):
+            if worked and first is which.others:
+                detail = "an error between the two barriers leaves it out"
+                yield module.finding("barrier-not-in-finally", call, detail)
+            first, worked = which, False
+        worked |= any(isinstance(node, ast.Call) for node in inside([statement]))
 
 
 def _only_prints(node: ast.stmt) -> bool:

@@ -6,19 +6,18 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ldlm_doctor.model import Findings, data
+from ldlm_doctor.model import Findings, data, pattern
+from ldlm_doctor.python_code.declared import likely
 from ldlm_doctor.python_code.expressions import last_name
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.source_text import replaced
 from ldlm_doctor.python_code.tree import Function, Loop
-from ldlm_doctor.python_code.values import Arguments, arguments, constant, likely, number
+from ldlm_doctor.python_code.values import Arguments, arguments, constant, number
 
 _LOADER = frozenset({"torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"})
 _POSITIONAL = data("names")["parameters"]["DataLoader"]
-FOR_EVALUATION = re.compile(
-    r"(^|_)(val|valid|validation|eval|test|dev|infer|predict|holdout)", re.I
-)
+FOR_EVALUATION = re.compile(pattern("evaluation"), re.I)
 _FOR_TRAINING = re.compile(r"(^|_)train", re.I)
 _MANY_OF_A_RANK = 16
 """On a node of eight ranks these are as many processes as large nodes have CPUs."""

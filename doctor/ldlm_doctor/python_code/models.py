@@ -6,23 +6,19 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ldlm_doctor.model import Findings
+from ldlm_doctor.model import Findings, pattern
+from ldlm_doctor.python_code.declared import likely
 from ldlm_doctor.python_code.expressions import last_name, names_in, variables_in
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.tree import calls_in, inside
-from ldlm_doctor.python_code.values import likely
 
 CHECKPOINT = frozenset(
     {"torch.utils.checkpoint.checkpoint", "torch.utils.checkpoint", "checkpoint.checkpoint"}
 )
 _KEYWORD_ONLY = frozenset({"mmdit.mmdit_generalized_pytorch.MMDiT", "mmdit.MMDiT"})
 """Modules of packages whose `forward` takes keywords only."""
-_CHECKPOINTING = re.compile(
-    r"gradient_checkpoint|grad_checkpoint|grad_ckpt|activation_checkpoint|checkpoint_wrapper"
-    r"|act_ckpt|ckpt_wrapper|checkpoint_sequential|checkpoint_activations|recompute|^ac_config$",
-    re.I,
-)
+_CHECKPOINTING = re.compile(pattern("checkpointing"), re.I)
 _ATTENTION = re.compile(r"attention|attn|transformer|(^|_)mha$|multihead|DiT|MMDiT", re.I)
 _TORCH_STACKS = ("torch.nn.TransformerEncoder", "torch.nn.TransformerDecoder")
 _DEPTHS = {"depth", "n_layers", "num_layers", "n_layer", "n_blocks", "num_blocks"}

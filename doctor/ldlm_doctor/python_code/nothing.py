@@ -6,10 +6,10 @@ import ast
 
 from ldlm_doctor.python_code.expressions import is_value, last_name
 from ldlm_doctor.python_code.module import Module
-from ldlm_doctor.python_code.origins import argument_of, assigned, callers
+from ldlm_doctor.python_code.origins import assigned, callers
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.tree import Function
-from ldlm_doctor.python_code.values import default_of
+from ldlm_doctor.python_code.values import argument_of, default_of
 
 _DEEPEST = 3
 _KEEPS_NONE = frozenset({"omegaconf.OmegaConf.create"})

@@ -6,16 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ldlm_doctor.model import Finding, Findings
-from ldlm_doctor.python_code.expressions import (
-    is_value,
-    last_name,
-    owner_name,
-    passed,
-    receiver,
-    variables_in,
-)
-from ldlm_doctor.python_code.facts import DDP, FSDP
+from ldlm_doctor.model import Finding, Findings, pattern
+from ldlm_doctor.python_code.expressions import is_value, last_name, variables_in
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.training import without_gradient
@@ -23,13 +15,9 @@ from ldlm_doctor.python_code.tree import calls_in
 from ldlm_doctor.python_code.values import arguments, number
 
 _LOSS = re.compile(r"(^|_)loss(es)?(_|\d|$)|^(l|L)oss", re.I)
-_NO_LOSS = re.compile(
-    r"scale|weight|fn|func|coef|lambda|scaler|ratio|type|name|config|log|hist", re.I
-)
+_NO_LOSS = re.compile(pattern("no_loss"), re.I)
 _CLAMPS = ("clamp", "clamp_", "clamp_max", "clamp_max_", "clip", "clip_")
 _COSINES = {"cosine_similarity", "CosineSimilarity"}
-_WRAPPERS = DDP | FSDP | {"torch.compile"}
-_HALF = ("torch.bfloat16", "torch.float16", "torch.half")
 
 
 def inspect(module: Module, program: Program) -> Findings:
@@ -40,8 +28,6 @@ def inspect(module: Module, program: Program) -> Findings:
     yield from (finding for _, finding in cosines)
     known = {id(call) for call, _ in cosines}
     yield from _clamps(module, known)
-    if program.loops(module):
-        yield from _half_weights(module)
 
 
 def _is_loss(node: ast.AST) -> bool:
@@ -138,48 +124,3 @@ def _is_one_minus_cosine(node: ast.expr) -> bool:
                 named = any("cos" in name.lower() for name in variables_in(right))
                 return named or any(True for _ in calls_in(ast.walk(right), _COSINES))
     return False
-
-
-def _half_weights(module: Module) -> Findings:
-    """A model is cast as a whole, and then passed to an optimizer of torch."""
-    given = [
-        (module.bound(argument) if isinstance(argument, ast.Name) else None) or argument
-        for call in module.calls
-        if module.resolve(call.func).startswith("torch.optim.")
-        for argument in passed(call)
-    ]
-    calls = (calls_in(ast.walk(each), ("parameters", "named_parameters")) for each in given)
-    optimized = {owner_name(call) for found in calls for call in found} - {""}
-    for target, value in module.stores:
-        wraps = isinstance(value, ast.Call) and module.means(value.func, _WRAPPERS)
-        if wraps and last_name(target) in optimized and isinstance(value, ast.Call):
-            optimized |= {last_name(each) for each in value.args[:1]}
-    for call in module.called("to", "half", "bfloat16", "cuda", "train"):
-        statement, target = module.statement(call), receiver(call)
-        match statement:
-            case ast.Assign(targets=[target], value=value) if value is call:
-                pass
-            case ast.Expr(value=value) if value is call:
-                pass
-            case _:
-                continue
-        if last_name(target) in optimized and _is_cast(module, call):
-            yield module.finding("weights-in-half-precision", statement)
-
-
-def _is_cast(module: Module, call: ast.Call) -> bool:
-    if not isinstance(call.func, ast.Attribute):
-        return False
-    if call.func.attr in ("half", "bfloat16") and not call.args:
-        return True
-    if call.func.attr == "to" and any(
-        module.resolve(module.bound(each) if isinstance(each, ast.Name) else each) in _HALF
-        for each in passed(call)
-    ):
-        return True
-    inner = call.func.value
-    return (
-        call.func.attr in ("to", "cuda", "train")
-        and isinstance(inner, ast.Call)
-        and _is_cast(module, inner)
-    )

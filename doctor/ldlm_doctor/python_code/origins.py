@@ -6,10 +6,11 @@ import ast
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from ldlm_doctor.python_code.expressions import keyword, last_name
+from ldlm_doctor.python_code.expressions import last_name
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.tree import Function, attributes_of, inside
+from ldlm_doctor.python_code.values import argument_of
 
 Origin: TypeAlias = tuple[Module, ast.ClassDef]
 _THE_SAME = frozenset({"to", "cuda", "cpu", "train", "eval", "float", "half", "bfloat16"})
@@ -21,7 +22,7 @@ def origins(program: Program, module: Module, node: ast.expr, depth: int = 0) ->
     if depth > _DEEPEST:
         return set()
     found: set[Origin] = set()
-    for where, value in _sources(program, module, node):
+    for where, value in sources(program, module, node):
         if isinstance(value, ast.ClassDef):
             found.add((where, value))
         else:
@@ -29,9 +30,10 @@ def origins(program: Program, module: Module, node: ast.expr, depth: int = 0) ->
     return found
 
 
-def _sources(
+def sources(
     program: Program, module: Module, node: ast.expr
 ) -> Iterator[tuple[Module, ast.expr | ast.ClassDef]]:
+    """What an expression is made from, a step back, in any branch."""
     match node:
         case ast.Call(func=ast.Attribute(value=inner, attr=name)) if name in _THE_SAME:
             yield module, inner
@@ -79,17 +81,6 @@ def passed_as(
         value = argument_of(function, call, name)
         if value is not None:
             yield where, value
-
-
-def argument_of(function: Function, call: ast.Call, name: str) -> ast.expr | None:
-    """What one call passes for a parameter; None: nothing that is plain to see."""
-    names = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
-    if names[:1] in (["self"], ["cls"]):
-        names = names[1:]
-    if name in names and names.index(name) < len(call.args):
-        value = call.args[names.index(name)]
-        return None if isinstance(value, ast.Starred) else value
-    return keyword(call, name)
 
 
 def callers(

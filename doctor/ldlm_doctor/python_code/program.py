@@ -194,7 +194,7 @@ class Program:
     @cached_property
     def settings(self) -> Settings:
         """What YAML files, argparse and classes with fields say."""
-        return Settings(self.modules, self.files)
+        return Settings(self.modules, self.files, self.calls)
 
     # What it does
 
@@ -246,6 +246,16 @@ class Program:
     def is_distributed(self, module: Module) -> bool:
         """Several ranks run the module: it is wrapped, or starts a process group."""
         return self.any_near(starts_ranks, module)
+
+    def reduces_gradients(self, module: Module, loop: TrainingLoop) -> bool:
+        """A wrapper reduces gradients in a loop's backward: of its file, or of what imports it."""
+        around = [loop.loop, *module.above(loop.loop)]
+        names = {getattr(outer, "name", "") for outer in around} | {*module.parts[-1:]}
+        return any(
+            user is module or user.stars or names.intersection(user.imports)
+            for user in self.users(module)
+            if any(map(calling(DDP | FSDP), self.imports_of(user)))
+        )
 
     def runs_on_several_ranks(self, module: Module) -> bool:
         """A program that the module is a part of starts ranks; others may share its files."""

@@ -5,24 +5,14 @@ from __future__ import annotations
 import ast
 import re
 
-from ldlm_doctor.model import Findings
+from ldlm_doctor.model import Findings, data, pattern
 from ldlm_doctor.python_code.facts import naming, uses_framework
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 
-_SAVED = frozenset(
-    f"torch.{of}get_rng_state{what}"
-    for of in ("", "random.", "cuda.", "cuda.random.")
-    for what in ("", "_all")
-)
-_DRAWS = re.compile(
-    r"^(random\.(random|randint|randrange|uniform|choices?|sample|shuffle|gauss|normalvariate)"
-    r"|numpy\.random\.(rand|randn|random|randint|uniform|normal|choice|shuffle|permutation|beta))$"
-)
-_KEPT = {
-    "random": frozenset({"random.getstate"}),
-    "numpy": frozenset({"numpy.random.get_state"}),
-}
+_SAVED = frozenset(data("names")["random_states"])
+_DRAWS = re.compile(pattern("draws_of_others"), re.I)
+_KEPT = {"random": "random.getstate", "numpy": "numpy.random.get_state"}
 _KEEP_ALL = naming("save_state", "TrainingArguments", "Seq2SeqTrainingArguments")
 """Accelerate and the Trainer of transformers keep every generator themselves."""
 
@@ -36,8 +26,8 @@ def inspect(module: Module, program: Program) -> Findings:
     trained = [each for each in near if program.loops(each) or uses_framework(each)]
     parts = {part for each in trained for part in program.imports_of(each)}
     used = sorted(parts, key=lambda each: each.file.path)
-    for name, states in _KEPT.items():
-        if any(True for each in (*used, *near) for _ in each.calls_to(states)):
+    for name, state in _KEPT.items():
+        if any(True for each in (*used, *near) for _ in each.calls_to(frozenset({state}))):
             continue
         drawn = (place for each in used if (place := _first_draw(each, name)))
         if place := next(drawn, ""):

@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ldlm_doctor.python_code.checkpoints import SAVE, full_path
-from ldlm_doctor.python_code.expressions import is_value, keyword, words_in
+from ldlm_doctor.python_code.expressions import is_value, keyword
 from ldlm_doctor.python_code.facts import naming
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.nothing import fails_as_none, is_none
@@ -23,20 +22,13 @@ from ldlm_doctor.python_code.origins import (
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.tree import Function, Scope, attributes_of, body_of, inside
 from ldlm_doctor.python_code.values import arguments
+from ldlm_doctor.python_code.written import Written, files_of, named_keys, written
 
 LOADERS = frozenset({"torch.load", "torch.serialization.load"})
-_STATE = re.compile(r"optim|sched|scaler", re.I)
+_STATE = re.compile(r"optim|(^|_)opt(_|$)|sched|scaler", re.I)
+_CHOICES = (ast.If, ast.IfExp, ast.BoolOp, ast.Try, ast.For)
+"""What may leave out a look-up."""
 _PROGRESS = re.compile(r"(^|_)(step|epoch|iter(ation)?)(s|_num|_idx)?$", re.I)
-_FILE = re.compile(r"([^/\\]+?\.\w{1,6})(\.te?mp|\.partial)?$")
-
-
-@dataclass(frozen=True, slots=True)
-class _Written:
-    """A checkpoint: the entries of its dictionary, and the last parts of its path."""
-
-    module: Module
-    entries: dict[str, ast.expr]
-    files: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +39,7 @@ class _Resume:
     module: Module
     load: ast.Call
     scope: Scope
-    written: _Written
+    written: Written
 
     def read(self, key: str) -> Iterator[ast.expr]:
         """The places where an entry is looked up."""
@@ -88,7 +80,7 @@ def chain(program: Program, module: Module, load: ast.Call) -> list[str]:
     A class that torch 2.6 refuses, or another trainer, is named beside what fails anyway.
     """
     resumes = _resumes(program, module, load)
-    found = [[*_without_value(each), *_other_keys(each)] for each in resumes]
+    found = [[*_without_value(each), *_other_keys(each), *_unsaved(each)] for each in resumes]
     if is_value(arguments(module, load)["weights_only"], True):
         found = [[*links, *_refused(each)] for links, each in zip(found, resumes, strict=True)]
     if not found or not all(found):
@@ -122,37 +114,13 @@ def _taken(program: Program) -> frozenset[str]:
 
 def _resumes(program: Program, module: Module, load: ast.Call) -> list[_Resume]:
     """The checkpoints of which something is looked up in what is loaded."""
-    files = _files(module, arguments(module, load, ("f",))["f"])
+    files = files_of(module, arguments(module, load, ("f",))["f"])
     found = [
         _Resume(program, module, load, module.scope(load), each)
-        for each in _written(program, module)
+        for each in written(program, module)
         if not (files and each.files) or files & each.files  # no path ends in another's name
     ]
     return [each for each in found if any(any(each.read(key)) for key in each.written.entries)]
-
-
-def _written(program: Program, module: Module) -> Iterator[_Written]:
-    """The checkpoints of the file, else of the files near it."""
-    near = [module] if any(True for _ in module.calls_to(SAVE)) else program.near(module)
-    for where in near:
-        for call in where.calls_to(SAVE):
-            given = arguments(where, call, ("obj", "f"))
-            held = given["obj"]
-            held = where.bound(held) if isinstance(held, ast.Name) else held
-            match held:
-                case ast.Dict():
-                    named = zip(held.keys, held.values, strict=True)
-                    entries = {str(k.value): v for k, v in named if isinstance(k, ast.Constant)}
-                case ast.Call(func=ast.Name(id="dict"), args=[]):
-                    entries = {each.arg: each.value for each in held.keywords if each.arg}
-                case _:
-                    continue
-            yield _Written(where, entries, _files(where, given["f"]))
-
-
-def _files(module: Module, path: ast.expr | None) -> frozenset[str]:
-    words = words_in(full_path(module, path)) if path is not None else set()
-    return frozenset(match[1] for word in words if (match := _FILE.search(word)))
 
 
 def _without_value(resume: _Resume) -> Iterator[str]:
@@ -161,6 +129,24 @@ def _without_value(resume: _Resume) -> Iterator[str]:
             continue
         if any(fails_as_none(resume.program, resume.module, each) for each in resume.read(key)):
             yield f'"{key}" is always None, and is used as if it were not'
+
+
+def _unsaved(resume: _Resume) -> Iterator[str]:
+    """Keys that are looked up in any case, and that no file of the program names otherwise."""
+    program, module = resume.program, resume.module
+    all_known = all(each.complete for each in written(program, module))
+    if not (all_known and resume.restores_progress()):
+        return
+    around = {id(node) for node in module.above(resume.load)}
+    for node in inside(body_of(resume.scope)):
+        match node:
+            case ast.Subscript(
+                value=ast.Name() as held, slice=ast.Constant(value=str() as key), ctx=ast.Load()
+            ) if key not in program.once(named_keys) and assigned(module, held) == [resume.load]:
+                choices = [each for each in module.above(node) if isinstance(each, _CHOICES)]
+                tried = any(isinstance(each, ast.Try) for each in choices)
+                if not tried and all(id(each) in around for each in choices):
+                    yield f'"{key}" is looked up, and nothing saves it'
 
 
 def _other_keys(resume: _Resume) -> Iterator[str]:

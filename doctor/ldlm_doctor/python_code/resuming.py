@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import re
 
-from ldlm_doctor.model import Findings
+from ldlm_doctor.model import Findings, pattern
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.resume_chain import LOADERS, chain, dropped
 
-_RESUME = re.compile(r"resum|init_from|restart|start_(epoch|step|iter)|continue_(from|train)", re.I)
+_RESUME = re.compile(pattern("resumes"), re.I)
 
 
 def inspect(module: Module, program: Program) -> Findings:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ldlm_doctor.model import Findings, data
 from ldlm_doctor.python_code.expressions import keyword, last_name, names_in, receiver
-from ldlm_doctor.python_code.facts import forwards
+from ldlm_doctor.python_code.facts import accelerates, forwards
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.origins import assigned, passed_as
 from ldlm_doctor.python_code.program import Program
@@ -31,7 +31,8 @@ _DEEPEST, _MOST_ORIGINS = 4, 60
 
 def inspect(module: Module, program: Program) -> Findings:
     """Samplers and splits that ranks must agree on, and noise that must be each rank's own."""
-    if not program.is_distributed(module):
+    prepared = program.any_near(accelerates, module)
+    if not (prepared or program.is_distributed(module)):
         return
     for call in module.calls_to(SAMPLER):
         names = ("dataset", "num_replicas", "rank", "shuffle", "seed")
@@ -42,7 +43,8 @@ def inspect(module: Module, program: Program) -> Findings:
     drawn += [call for call in module.calls_to(_SHUFFLES) if _is_for_subsets(module, call)]
     if drawn and any(_has_rank(program, module, *each) for each in _seeded(program, module)):
         yield from (module.finding("split-differs-between-ranks", call) for call in drawn)
-    for loop in () if program.framework_does_it(module) else program.loops(module):
+    alone = program.framework_does_it(module) and not prepared
+    for loop in () if alone else program.loops(module):
         yield from _equal_noise(program, loop)
 
 
@@ -58,7 +60,10 @@ def _equal_noise(program: Program, loop: TrainingLoop) -> Findings:
     """Every seed that the program sets is the same on all ranks, and each step draws from it."""
     seeds = list(_seeded(program, loop.module))
     certain = [each for each in seeds if _is_certain(program, *each)]
-    if not certain or any(_has_rank(program, loop.module, *each, unknown=True) for each in seeds):
+    if not certain or any(
+        _is_of_device(*each) or _has_rank(program, loop.module, *each, unknown=True)
+        for each in seeds
+    ):
         return
     for where, call in _drawn(program, loop):
         at, seed = certain[0]
@@ -74,6 +79,12 @@ def _seeded(program: Program, module: Module) -> Iterator[tuple[Module, ast.expr
             own = any("generator" in name.lower() for name in names_in(receiver(call)))
             if call.args and not own and not isinstance(receiver(call), ast.Call):
                 yield each, call.args[0]
+
+
+def _is_of_device(module: Module, seed: ast.expr) -> bool:
+    """`set_seed(seed, device_specific=True)` of Accelerate, which adds the rank itself."""
+    call = module.parents[seed]
+    return isinstance(call, ast.Call) and keyword(call, "device_specific") is not None
 
 
 def _is_certain(program: Program, module: Module, seed: ast.expr) -> bool:

@@ -16,7 +16,7 @@ from ldlm_doctor.python_code.declared import Declared, in_yaml, of_argparse, of_
 from ldlm_doctor.python_code.expressions import last_name
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.tree import Function
-from ldlm_doctor.python_code.values import UNKNOWN, constant
+from ldlm_doctor.python_code.values import UNKNOWN, argument_of, constant
 
 _DEEPEST = 8
 _SETTINGS = re.compile(r"cfg|conf|arg|opt|hparam|hyper|param|setting|flag|^hp$", re.I)
@@ -34,8 +34,13 @@ class Known:
 class Settings:
     """The settings that the files of one audit declare."""
 
-    def __init__(self, modules: tuple[Module, ...], files: tuple[SourceFile, ...]) -> None:
-        self._modules, self._files = modules, files
+    def __init__(
+        self,
+        modules: tuple[Module, ...],
+        files: tuple[SourceFile, ...],
+        calls: dict[str, list[tuple[Module, ast.Call]]],
+    ) -> None:
+        self._modules, self._files, self._calls = modules, files, calls
         self._answers: dict[tuple[str, ...], Known | None] = {}
 
     def number(self, module: Module, node: ast.expr | None) -> tuple[float | None, str]:
@@ -93,26 +98,13 @@ class Settings:
     ) -> Known | None:
         """A parameter of a function that one place calls."""
         calls = self._calls.get(function.name, [])
-        names = [each.arg for each in function.args.args]
         if len(calls) != 1 or function.args.vararg or module.class_of(function) is not None:
             return None
         caller, call = calls[0]
-        if any(isinstance(a, ast.Starred) for a in call.args) or None in [
-            k.arg for k in call.keywords
-        ]:
+        unpacked = any(isinstance(a, ast.Starred) for a in call.args)
+        if unpacked or any(each.arg is None for each in call.keywords):
             return None
-        given = next((k.value for k in call.keywords if k.arg == name), None)
-        if given is None and name in names and names.index(name) < len(call.args):
-            given = call.args[names.index(name)]
-        return self.known(caller, given, depth + 1)
-
-    @cached_property
-    def _calls(self) -> dict[str, list[tuple[Module, ast.Call]]]:
-        found: dict[str, list[tuple[Module, ast.Call]]] = {}
-        for module in self._modules:
-            for name, calls in module.methods_called.items():
-                found.setdefault(name, []).extend((module, call) for call in calls)
-        return found
+        return self.known(caller, argument_of(function, call, name), depth + 1)
 
     # What is declared
 

@@ -8,26 +8,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
+from ldlm_doctor.model import pattern
 from ldlm_doctor.python_code.expressions import last_name
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.tree import Function, Loop, calls_in, inside
 
 _OPTIMIZER = re.compile(r"(^|_)(opt|optim|optimizer|optimizers|scaler|grad_scaler)(_|\d|$)", re.I)
 _OPTIMIZER_PART = re.compile(r"optim|scaler", re.I)
-_MAIN = re.compile(
-    r"^_?(is_)?(global_|local_|world_)?(main_process|main|master|master_process|main_rank"
-    r"|rank_?(zero|0)|chief|primary|rank_?zero_only|(world_|local_)?process_zero|global_zero)$"
-    r"|^is_(local_|global_)?(main|master)|^is_(world|local)_process_zero$",
-    re.I,
-)
-_RANK = re.compile(
-    r"^_?(global_|local_|world_|node_|ddp_|ddp_local_|dp_)?rank$|^get_(local_|global_)?rank$"
-    r"|^(local_)?process_index$|^gpu_id$",
-    re.I,
-)
-_PLAIN_FLAG = re.compile(
-    r"(^|_)(ddp|distributed|multi_gpu|cuda|gpu|verbose)$|log_file$|^use_cuda", re.I
-)
+_MAIN = re.compile(pattern("main_rank"), re.I)
+_RANK = re.compile(pattern("rank"), re.I)
+_PLAIN_FLAG = re.compile(pattern("flags"), re.I)
 _EVALUATES = re.compile(r"eval|valid|test|infer|predict|sampl|generat|export|demo|extract", re.I)
 _TRAINS = re.compile(r"train|tune|tuning|main|optimi|learn", re.I)
 _PROCESS_ENDS = frozenset({"exit", "_exit", "abort", "quit"})

@@ -8,19 +8,14 @@ from collections.abc import Iterator
 from itertools import chain, takewhile
 from pathlib import PurePath
 
-from ldlm_doctor.model import Finding, Findings, Kind, SourceFile, data
-from ldlm_doctor.python_code.declared import Declared
-from ldlm_doctor.python_code.expressions import names_in
-from ldlm_doctor.python_code.facts import uses_framework
+from ldlm_doctor.model import Finding, Findings, Kind, SourceFile, data, pattern
+from ldlm_doctor.python_code.declared import Declared, likely
+from ldlm_doctor.python_code.expressions import last_name, names_in
+from ldlm_doctor.python_code.facts import PRINTS, uses_framework
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
-from ldlm_doctor.python_code.values import likely
 
-ACCUMULATION = re.compile(
-    r"^(grad(ient)?_?)?(accum(ulation|ulate)?)(_?grad(ient)?s?|_?batches)?(_?(steps?|iters?|iter))?$"
-    r"|^grad(ient)?_acc(_steps)?$",
-    re.I,
-)
+ACCUMULATION = re.compile(pattern("accumulation"), re.I)
 _MATTERS = frozenset(data("names")["options"])
 _TAKES_ALL = frozenset(data("names")["takes_all"])
 _SETTINGS = re.compile(r"cfg|conf|^(args|opts?|hparams|hps)$", re.I)
@@ -54,10 +49,24 @@ def inspect(program: Program) -> Findings:
 
 def _constants(module: Module) -> Iterator[Declared]:
     for target, value in module.stores:
-        if isinstance(target, ast.Name) and ACCUMULATION.match(target.id):
-            known = likely(module, value)
+        named = [(target.id, value)] if isinstance(target, ast.Name) else []
+        match value:
+            case ast.Dict() if _is_looked_up(module, last_name(target)):
+                pairs = zip(value.keys, value.values, strict=True)
+                named += [(str(k.value), v) for k, v in pairs if isinstance(k, ast.Constant)]
+            case ast.Call(func=ast.Name(id="dict")) if _is_looked_up(module, last_name(target)):
+                named += [(str(each.arg), each.value) for each in value.keywords]
+        for name, given in named:
+            known = likely(module, given) if ACCUMULATION.match(name) else None
             if known is not None:
-                yield Declared((target.id,), known, target.id, module.file.path, target.lineno)
+                yield Declared((name,), known, name, module.file.path, given.lineno)
+
+
+def _is_looked_up(module: Module, name: str) -> bool:
+    """A dictionary is asked for single keys, or others import it; no code gets it as a whole."""
+    uses = (node for node in module.each(ast.Name) if node.id == name)
+    parents = [module.parents[node] for node in uses if isinstance(node.ctx, ast.Load)]
+    return all(isinstance(each, ast.Subscript) for each in parents)
 
 
 def _programs(program: Program) -> Iterator[list[Module]]:
@@ -90,16 +99,30 @@ def _may_read(module: Module, declared: Declared) -> bool:
     name = declared.keys[-1]
     if not declared.of_python:
         return name in module.words
-    return (
-        any(node.attr == name for node in module.each(ast.Attribute))
-        or any(node.value == name for node in module.each(ast.Constant))
-        or any(n.id == name and isinstance(n.ctx, ast.Load) for n in module.each(ast.Name))
+    place = declared.line, declared.path
+    return any(
+        (node.lineno, module.file.path) != place and not _is_shown(module, node)
+        for node in module.each(ast.Attribute, ast.Constant, ast.Name)
+        if name in (last_name(node), getattr(node, "value", None))
+        and not (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
     )
+
+
+def _is_shown(module: Module, node: ast.AST) -> bool:
+    """The value is printed or logged, and nothing else."""
+    statement = module.statement(node)
+    shown = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(shown, ast.Call) and last_name(shown.func) in PRINTS
 
 
 def takes_all_settings(module: Module) -> bool:
     """Settings are handed on as a whole, to code that may ask for any of them."""
-    return bool(_TAKES_ALL & module.words) or any(
-        given.arg is None and any(map(_SETTINGS.search, names_in(given.value)))
-        for given in module.each(ast.keyword)
+    has_trainer = "Trainer" in module.words and uses_framework(module)
+    return (
+        has_trainer
+        or bool(_TAKES_ALL & module.words)
+        or any(
+            given.arg is None and any(map(_SETTINGS.search, names_in(given.value)))
+            for given in module.each(ast.keyword)
+        )
     )

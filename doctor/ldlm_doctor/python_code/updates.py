@@ -6,7 +6,7 @@ import ast
 
 from ldlm_doctor.model import Edits, Findings
 from ldlm_doctor.python_code.accumulation import counts
-from ldlm_doctor.python_code.expressions import last_name, owner_name, receiver
+from ldlm_doctor.python_code.expressions import last_name, names_in, owner_name, receiver
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.source_text import line_after, line_before
@@ -24,8 +24,6 @@ def inspect(module: Module, program: Program) -> Findings:
         if not steps:
             continue
         yield from _clipped(loop)
-        yield from _scaled(loop, steps)
-        yield from _zeroed_first(loop, steps)
         yield from _unscaled_again(loop)
         if program.any_relative(_drops, module) or program.framework_does_it(module):
             continue
@@ -71,32 +69,10 @@ def _never_zeroed(loop: TrainingLoop, steps: list[ast.Call]) -> Findings:
     yield module.finding("zero-grad-missing", own[0], edits=edits)
 
 
-def _zeroed_first(loop: TrainingLoop, steps: list[ast.Call]) -> Findings:
-    module = loop.module
-    if any(map(_stores_gradient, loop.nodes())):
-        return  # gradients that are made by hand
-    for zero in loop.calls("zero_grad"):
-        for step in steps:
-            if _owner(zero) != _stepped(step) or not _surely_before(module, zero, step):
-                continue
-            between = [c for c in loop.backwards if _surely_before(module, c, zero)]
-            # also in a loop within the turn, whose backward is not this loop's
-            again = [c for c in loop.calls("backward") if zero.lineno < c.lineno < step.lineno]
-            # `optimizer.step(closure)` computes the gradients itself
-            closure = bool(step.args) and _owner(step) == _stepped(step)
-            # another step, which this does not stand before, has them: they are dropped on purpose
-            used = any(
-                not (_surely_before(module, zero, s) or _apart(module, zero, s))
-                for s in steps
-                if _stepped(s) == _stepped(step)
-            )
-            if between and not again and not used and not closure:
-                yield module.finding("zero-grad-before-step", zero)
-
-
 def _unscaled_again(loop: TrainingLoop) -> Findings:
     """`unscale_` of every micro-batch, or of none, and `update` only of every n-th."""
     module = loop.module
+    own = names_in(loop.loop.target) if isinstance(loop.loop, ast.For) else set()
     for unscale in loop.calls("unscale_"):
         for update in loop.calls("update"):
             same = module.function(unscale) is module.function(update)
@@ -104,7 +80,10 @@ def _unscaled_again(loop: TrainingLoop) -> Findings:
             ahead = update.lineno < unscale.lineno if same else not after
             if ahead or _owner(update) != _owner(unscale):
                 continue
-            if _by_count(loop, update, unscale) and not _by_count(loop, unscale, update):
+            inner = loop.loop in module.above(unscale) and loop.loop not in module.above(update)
+            if (inner and same and not names_in(unscale) & own) or (
+                _by_count(loop, update, unscale) and not _by_count(loop, unscale, update)
+            ):
                 yield module.finding("unscale-every-micro-batch", unscale)
 
 
@@ -146,17 +125,6 @@ def _clipped(loop: TrainingLoop) -> Findings:
         return
 
 
-def _scaled(loop: TrainingLoop, steps: list[ast.Call]) -> Findings:
-    """`optimizer.step()` after `scaler.scale(loss).backward()`, where nothing unscales."""
-    module = loop.module
-    scaled = [c for c in loop.backwards if _is_scaled(c)]
-    if any(s.args for s in steps) or any(True for _ in loop.calls("unscale_", "unscale")):
-        return
-    for step in steps:
-        if scaled and all(_surely_before(module, c, step) for c in scaled):
-            yield module.finding("scaled-gradients-stepped", step)
-
-
 def _is_scaled(call: ast.Call) -> bool:
     """`scaler.scale(loss).backward()`."""
     scaled = receiver(call)
@@ -166,13 +134,6 @@ def _is_scaled(call: ast.Call) -> bool:
 def _owner(call: ast.Call) -> str:
     """`optimizer` of `optimizer.step()`, as it is written."""
     return ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
-
-
-def _stepped(step: ast.Call) -> str:
-    """The optimizer of `optimizer.step()` and of `scaler.step(optimizer)`."""
-    if "scaler" in _owner(step).lower() and step.args:
-        return ast.unparse(step.args[0])
-    return _owner(step)
 
 
 def _surely_before(module: Module, first: ast.Call, second: ast.Call) -> bool:

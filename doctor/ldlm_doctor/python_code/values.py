@@ -8,15 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from ldlm_doctor.python_code.expressions import keyword, last_name, receiver
+from ldlm_doctor.model import data
+from ldlm_doctor.python_code.expressions import keyword, receiver
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.tree import Function
 
 TIMEDELTA = frozenset({"datetime.timedelta", "timedelta"})
-_SECONDS = {
-    "days": 86400.0, "seconds": 1.0, "microseconds": 1e-6, "milliseconds": 1e-3,
-    "minutes": 60.0, "hours": 3600.0, "weeks": 604800.0,
-}  # fmt: skip
+_SECONDS: dict[str, float] = data("names")["seconds"]
 _OPERATIONS: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
     ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
@@ -82,52 +80,6 @@ def _converted(kind: str, value: object) -> object:
     return UNKNOWN
 
 
-def likely(module: Module, node: ast.expr | None, depth: int = 0) -> float | None:
-    """The number that an expression has unless a configuration says otherwise.
-
-    The default of `.get(key, default)`, of `getattr`, of a parameter, of argparse.
-    """
-    known = number(module, node)
-    if known is not None or node is None or depth > _DEEPEST:
-        return known
-    match node:
-        case ast.Name():
-            bound = module.bound(node)
-            if bound is not None:
-                return likely(module, bound, depth + 1)
-            return _parameter_default(module, node)
-        case ast.Call(args=[*given]):
-            name = last_name(node.func)
-            if name in ("get", "getattr") and given:
-                return likely(module, given[-1], depth + 1) if len(given) >= 2 else None
-            if name in ("min", "max") and len(given) >= 2:
-                return _extreme(module, name, given, depth)
-            if name == "int" and len(given) == 1:
-                return likely(module, given[0], depth + 1)
-        case ast.Attribute():
-            bound = module.bound_attribute(node)
-            if bound is not None:
-                return likely(module, bound, depth + 1)
-            return module_defaults(module).get(node.attr)
-    return None
-
-
-def _extreme(module: Module, name: str, given: list[ast.expr], depth: int) -> float | None:
-    found = [likely(module, each, depth + 1) for each in given]
-    numbers = [each for each in found if each is not None]
-    if len(numbers) == len(found) or (numbers and name == "max"):
-        return (min if name == "min" else max)(numbers)
-    return None
-
-
-def _parameter_default(module: Module, name: ast.Name) -> float | None:
-    scope = module.scope(name)
-    if not isinstance(scope, Function):
-        return None
-    default = default_of(scope, name.id)
-    return None if default is None else number(module, default)
-
-
 def default_of(function: Function, name: str) -> ast.expr | None:
     """The default of a parameter."""
     arguments = function.args
@@ -141,21 +93,15 @@ def default_of(function: Function, name: str) -> ast.expr | None:
     return None
 
 
-def module_defaults(module: Module) -> dict[str, float]:
-    """Defaults of argparse options and of the fields of classes, by name of the attribute."""
-    found: dict[str, float] = {}
-    for call in module.called("add_argument"):
-        default = keyword(call, "default")
-        value = number(module, default)
-        if value is not None:
-            found.update(dict.fromkeys(option_names(call), value))
-    for cls in module.each(ast.ClassDef):
-        for statement in cls.body:
-            if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-                value = number(module, statement.value)
-                if value is not None:
-                    found[statement.target.id] = value
-    return found
+def argument_of(function: Function, call: ast.Call, name: str) -> ast.expr | None:
+    """What one call passes for a parameter; None: nothing that is plain to see."""
+    names = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
+    if names[:1] in (["self"], ["cls"]):
+        names = names[1:]
+    if name in names and names.index(name) < len(call.args):
+        value = call.args[names.index(name)]
+        return None if isinstance(value, ast.Starred) else value
+    return keyword(call, name)
 
 
 def option_names(call: ast.Call) -> list[str]:

@@ -47,25 +47,6 @@ def test_a_remainder_accumulates_only_where_backward_runs_more_often(
     assert ("accumulation-without-no-sync" in found(turn)) is accumulates
 
 
-def test_gradients_are_computed_again_in_a_loop_within_the_turn() -> None:
-    turn = (
-        "model(batch).backward()\noptimizer.step()\noptimizer.zero_grad()\n"
-        "for _ in range(2):\n    second.zero_grad()\n    other(batch).backward()\n    second.step()"
-    )
-    assert "zero-grad-before-step" not in found(turn)
-
-
-@pytest.mark.parametrize(
-    ("behind", "expected"),
-    [("", True), ("\noptimizer.step()\noptimizer.zero_grad()", False)],
-    ids=["no other step", "a step of all other turns"],
-)
-def test_gradients_that_one_turn_drops_on_purpose(behind: str, expected: bool) -> None:
-    dropped = "if width > 9:\n    optimizer.zero_grad()\n    optimizer.step()\n    continue"
-    turn = f"model(batch).backward()\n{dropped}{behind}"
-    assert ("zero-grad-before-step" in found(turn)) is expected
-
-
 @pytest.mark.parametrize(("user", "expected"), [("own", True), ("other", False)])
 def test_what_another_program_passes_to_a_library_is_its_own(user: str, expected: bool) -> None:
     library = "import torch\n\ndef fix_seed(seed):\n    torch.manual_seed(seed)\n"
@@ -185,13 +166,6 @@ def run(model, loader, optimizer):
     assert ("ddp-modes-freeze-parameters" in ids(code)) is expected
 
 
-def test_gradients_made_by_hand_are_no_lost_ones() -> None:
-    turn = "model(batch).backward()\noptimizer.zero_grad()\n{made}optimizer.step()"
-    by_hand = "for p, g in kept:\n    p.grad = g\n"
-    assert "zero-grad-before-step" in found(turn.format(made=""))
-    assert "zero-grad-before-step" not in found(turn.format(made=by_hand))
-
-
 @pytest.mark.parametrize(
     ("when", "name", "expected"),
     [
@@ -244,15 +218,6 @@ def test_what_other_ranks_do_elsewhere_may_be_the_collective() -> None:
     turn = "if rank == 0:\n    dist.broadcast(stop, src=0)\nelif rank > 0:\n    {others}"
     assert "collective-on-one-rank" in found(turn.format(others="print('no')"))
     assert "collective-on-one-rank" not in found(turn.format(others="model.follow()"))
-
-
-def test_gradients_are_kept_where_the_turn_is_left_before_they_are_dropped() -> None:
-    turn = (
-        "last = (i + 1) % n == 0\nmodel(batch).backward()\nif last:\n    optimizer.step()\n"
-        "{left}optimizer.zero_grad()"
-    )
-    assert "accumulation-zeroed" in found(turn.format(left=""))
-    assert "accumulation-zeroed" not in found(turn.format(left="if not last:\n    continue\n"))
 
 
 @pytest.mark.parametrize(("ranks", "expected"), [("DDP(model)", True), ("model", False)])

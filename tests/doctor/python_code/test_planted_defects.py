@@ -204,11 +204,6 @@ DEFECTS = [
         "            optimizer.zero_grad(set_to_none=True)\n", "", "optimizer.step()",
         "                optimizer.zero_grad()",
     ),
-    Planted(
-        "zero-grad-before-step", "train.py",
-        "            norm = torch.nn.utils", "            optimizer.zero_grad()\n"
-        "            norm = torch.nn.utils", "optimizer.zero_grad()",
-    ),
 ]  # fmt: skip
 
 
@@ -287,8 +282,7 @@ NEEDS_ITS_OWN_TEST = {
     "clip-before-unscale", "loss-weight-changed-by-cosine",
     "accumulation-unread", "checkpoint-keyword-only-call", "checkpoint-whole-backbone",
     "checkpoint-no-rotation", "split-differs-between-ranks",
-    "exception-skip-on-one-rank",
-    "scaled-gradients-stepped", "unscale-every-micro-batch", "accumulation-zeroed",
+    "unscale-every-micro-batch",
     "plateau-by-rank", "barrier-not-in-finally", "sampler-seed-by-rank",
     "noise-equal-on-ranks", "evaluation-of-one-rank", "steps-end-no-loop",
 }  # fmt: skip

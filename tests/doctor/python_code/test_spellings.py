@@ -66,8 +66,6 @@ DEFECTS = [
      "        scaler.unscale_(optimizer)\n", "", "clip_grad_norm_"),
     Spelled("zero-grad-missing", "functional", ENGINE,
      "    optimizer.zero_grad()\n    running", "    running", "optimizer.step()"),
-    Spelled("zero-grad-before-step", "class", CLASS, STEPS,
-     "        self.optimizer.zero_grad()\n" + STEPS, "self.optimizer.zero_grad()"),
     Spelled("nan-skip-on-one-rank", "functional", ENGINE, BACKWARD,
      "            if not torch.isfinite(loss):\n                continue\n" + BACKWARD, "isfinite"),
     Spelled("nan-skip-on-one-rank", "functional", ENGINE, BACKWARD,
@@ -77,16 +75,6 @@ DEFECTS = [
      "isnan(loss)"),
     Spelled("nan-skip-on-one-rank", "sharded", "sharded.py", "        loss.backward()\n",
      "        if loss.isnan().any():\n            continue\n        loss.backward()\n", "isnan()"),
-    Spelled("exception-skip-on-one-rank", "sharded", "sharded.py", "        loss.backward()\n",
-     "        try:\n            loss.backward()\n        except torch.cuda.OutOfMemoryError:\n"
-     "            torch.cuda.empty_cache()\n            continue\n", "except"),
-    Spelled("exception-skip-on-one-rank", "class", CLASS,
-     "            loss = self._run_batch(source.to(self.gpu_id), targets.to(self.gpu_id))\n",
-     "            try:\n"
-     "                loss = self._run_batch(source.to(self.gpu_id), targets.to(self.gpu_id))\n"
-     "            except RuntimeError as error:\n"
-     '                if "out of memory" not in str(error):\n                    raise\n'
-     "                continue\n", "except RuntimeError"),
     Spelled("loop-left-by-one-rank", "class", CLASS, GUARD,
      GUARD + "                if self.should_stop(epoch):\n                    break\n", "break"),
     Spelled("loop-left-by-one-rank", "functional", MAIN,
@@ -136,8 +124,6 @@ DEFECTS = [
     Spelled("accumulation-without-no-sync", "functional", ENGINE,
      "contextlib.nullcontext() if updates else model.no_sync()", "contextlib.nullcontext()",
      "loss.backward()"),
-    Spelled("accumulation-zeroed", "functional", ENGINE, "        updates = (",
-     "        optimizer.zero_grad()\n        updates = (", "optimizer.zero_grad()"),
     Spelled("accumulation-unread", "flat", "flat_script.py", "grad_clip = 1.0\n",
      "grad_clip = 1.0\ngrad_accum = 8\n", "grad_accum = 8"),
     Spelled("checkpoint-not-atomic", "class", CLASS,
