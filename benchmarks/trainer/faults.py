@@ -11,6 +11,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -68,7 +69,7 @@ def first_line(message: str) -> str:
     text = str(body["text"])
     if GROUPED.search(text):
         text = ", ".join(str(body["blocks"][1]["text"]["text"]).splitlines())
-    text = text.replace(f"{ROOT}/", "")
+    text = text.replace(f"{ROOT}/", "").replace(f"({socket.gethostname()})", "(HOST)")
     return RUN.sub("RUN", text.strip().partition("\n")[0]).replace("|", "\\|")
 
 

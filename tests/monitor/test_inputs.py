@@ -102,6 +102,18 @@ def test_a_run_of_which_nothing_is_known_yet_is_called_as_its_callback_calls_it(
     assert {monitor.names.origin(str(each.path)).node for each in joining} == {"0", "1", None}
 
 
+def test_rows_that_are_named_beside_their_log_are_of_its_run(two_nodes: Path) -> None:
+    """As a shell expands `saved/out/*.jsonl`: they are also companions of each other."""
+    callback = HealthCallback(run="qwen-7b", out=two_nodes / "saved/out", rank=1, world_size=2)
+    callback.close()
+    log = two_nodes / "out.log"
+    write(log, BAR)
+    rows = [two_nodes / f"saved/out/health_rank{rank}.jsonl" for rank in (0, 1)]
+    replay = Replay(Settings(files=tuple(map(str, (log, *rows)))))
+    assert [*replay.transitions()]
+    assert [run.name for run in replay.snapshot().runs] == ["qwen-7b"]
+
+
 def joined_late(folder: Path, monitor: Monitor) -> list[Path]:
     """What joins a log that trained, and whose loss was lost, before its callback wrote."""
     log = folder / "train_logs/train_20260129_101500_node0.log"

@@ -151,13 +151,14 @@ def _with_companions(
 ) -> list[Path]:
     """The files and their companions; one that fits several launches belongs to the newest.
 
-    `inputs`: see `set_apart`.
+    Rows are companions of each other, too; those of a log belong to it. `inputs`: see `set_apart`.
     """
     found = {path.resolve(): path for path in files}
     claims: dict[Path, Path] = {}
     apart: list[Apart] = []
     around = Surroundings()
-    for log in sorted(files, key=lambda path: (launch_time(str(path)) or 0.0, path)):
+    by_launch = sorted(files, key=lambda path: (launch_time(str(path)) or 0.0, path))
+    for log in sorted(by_launch, key=lambda path: path.suffix != ".jsonl"):
         companions, strangers = kin(log, around)
         for companion in companions:
             real = companion.path.resolve()
