@@ -272,6 +272,7 @@ def check(args):
             raise ValueError(name)
 
 def rotate(folder, args):
+    args.keep = read()["keep"]
     for path in sorted(folder.glob("step_*"))[: -args.keep]:
         shutil.rmtree(path)
 """
