@@ -134,8 +134,7 @@ def _without_value(resume: _Resume) -> Iterator[str]:
 def _unsaved(resume: _Resume) -> Iterator[str]:
     """Keys that are looked up in any case, and that no file of the program names otherwise."""
     program, module = resume.program, resume.module
-    all_known = all(each.complete for each in written(program, module))
-    if not (all_known and resume.restores_progress()):
+    if not resume.restores_progress() or not all(w.complete for w in written(program, module)):
         return
     around = {id(node) for node in module.above(resume.load)}
     for node in inside(body_of(resume.scope)):

@@ -52,7 +52,9 @@ def _unbounded(module: Module, loop: Loop, call: ast.Call, function: Function) -
         return
     name = last_name(keep)
     places = [function, module.class_of(keep) if isinstance(keep, ast.Attribute) else None]
-    if any(place is not None and _is_looked_at(place, name) for place in places):
+    parents = (module.parents.get(n) for n in module.each(ast.Constant) if n.value == name)
+    listed = any(isinstance(each, ast.Tuple | ast.List) for each in parents)  # getattr(args, name)
+    if listed or any(place is not None and _is_looked_at(place, name) for place in places):
         return
     edits = (replaced(module, keep, f"max(1, {module.text(keep)})"),) if edit else ()
     detail = f"{module.text(keep)} = 0 deletes {'all' if edit else 'nothing: [:-0] is empty'}"

@@ -59,7 +59,8 @@ def _is_for_subsets(module: Module, call: ast.Call) -> bool:
 def _equal_noise(program: Program, loop: TrainingLoop) -> Findings:
     """Every seed that the program sets is the same on all ranks, and each step draws from it."""
     seeds = list(_seeded(program, loop.module))
-    certain = [each for each in seeds if _is_certain(program, *each)]
+    near = program.near(loop.module)
+    certain = [each for each in seeds if each[0] in near and _is_certain(program, *each)]
     if not certain or any(
         _is_of_device(*each) or _has_rank(program, loop.module, *each, unknown=True)
         for each in seeds

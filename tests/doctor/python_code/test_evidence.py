@@ -259,3 +259,21 @@ class Net(lightning.LightningModule):
         {logged}
 """
     assert ("evaluation-of-one-rank" in ids(code)) is expected
+
+
+@pytest.mark.parametrize(("checked", "expected"), [("", True), ("keep", False), ("lr", True)])
+def test_a_number_to_keep_that_a_loop_over_names_bounds(checked: str, expected: bool) -> None:
+    code = f"""
+import shutil
+
+def check(args):
+    for name in ("{checked}", "steps"):
+        if getattr(args, name) < 1:
+            raise ValueError(name)
+
+def rotate(folder, args):
+    args.keep = read()["keep"]
+    for path in sorted(folder.glob("step_*"))[: -args.keep]:
+        shutil.rmtree(path)
+"""
+    assert ("rotation-keep-zero" in ids(code)) is expected
