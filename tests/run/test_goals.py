@@ -245,16 +245,6 @@ def test_without_epochs_a_first_result_or_saved_model_alone_ends_nothing(
     assert without_epochs(*lines, records=records).is_reached == reached, why
 
 
-def test_a_result_is_enough_where_no_record_has_a_step_or_an_epoch() -> None:
-    goal = StepGoal()
-    for _ in range(100):
-        goal.note(sample(None, source="inferred"))
-        goal.went_on()
-    assert not goal.is_reached
-    goal.declare_results(RESULT)
-    assert goal.is_reached
-
-
 def test_results_that_an_interval_had_end_nothing_after_a_later_one() -> None:
     goal = without_epochs(RESULT, SAVED)
     for _ in range(10):

@@ -129,7 +129,6 @@ class StepGoal:
         self._step = -1
         self._slack = 0
         self._begins_at_0 = self._repeats = self._measured = False
-        self._placed: bool | None = None  # whether a record has a step or an epoch; None: no record
 
     def expect(self, fields: Mapping[str, FieldValue]) -> None:
         """Process printed settings: of this training before its first record, then of the next."""
@@ -143,9 +142,7 @@ class StepGoal:
         """Process a line of results, or of a saved model, which every epoch or interval may have.
 
         It counts where it is new after several epochs. Where no epochs are counted, a result and a
-        saved model must be new together: one of them alone may be of the first interval. Of a run
-        whose records have no place, either is enough: it can't stall, so that only a log that is
-        read to its end is called finished by them.
+        saved model must be new together: one of them alone may be of the first interval.
         """
         words = "".join(filter(str.isalpha, message))
         full = len(self._refuted) >= _MAX_REFUTED
@@ -158,7 +155,7 @@ class StepGoal:
             self._records_since = 0
         self._results[words] = "saved" in message.casefold()
         kinds = set(self._results.values())
-        if self._placed is False or (False in kinds and (several or True in kinds)):
+        if False in kinds and (several or True in kinds):
             self.declare(message, weak=True)
 
     def deny_results(self) -> None:
@@ -215,7 +212,6 @@ class StepGoal:
         """
         self._has_loss = self._has_loss or "loss" in sample.values
         self._trains = "loss" in sample.values or not self._has_loss
-        self._placed = bool(self._placed) or {sample.step, sample.epoch} != {None}
         fell = self._epochs.observe(sample)
         if fell:
             self._words = ""
