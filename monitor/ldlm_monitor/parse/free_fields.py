@@ -83,8 +83,10 @@ _LOGGER = compile_pattern(
 )
 _SETTINGS = compile_pattern(r"[^{}\n]*?(?P<name>\w+) ?[=:] ?\{|\s*[\w.]+\(\w+=")
 """An object with a name, `config = {` or `Config(`: settings, no metrics; but `loss: {` is none."""
-_PAIR = compile_pattern(r"\s*\[(?P<epoch>\d{1,9}),[ \t]*(?P<batch>\d{1,18})\]:?[ \t]")
-"""Epoch and batch at the beginning of a line: `[1,  2000] loss: 2.2`."""
+_PAIR = compile_pattern(
+    r"\s*\[?(?P<epoch>\d{1,9})(?:,[ \t]*|\|)(?P<batch>\d{1,18})(?:\]:?[ \t]|\|)"
+)
+"""Epoch and batch at the beginning of a line: `[1,  2000] loss: 2.2`, `1|2000|Loss: 2.2`."""
 _TIME = compile_pattern(r"[ \t]*(?i:m?s|secs?|seconds?|min|minutes?|h|hours?)\b")
 _ABBREVIATED = compile_pattern(r"\b[A-Z]\w*[A-Z] {{quantity}}")
 """An unknown metric and its number, `MAE 0.66` or `Max_MA 28.95 GB`: no words of a sentence."""
