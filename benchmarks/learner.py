@@ -29,9 +29,11 @@ SHOWN = 3  # lines shown of a log with --format
 HEADERS = {
     ("ultralytics", "detection epoch"): (
         "      Epoch    GPU_mem   box_loss   cls_loss   dfl_loss  Instances       Size",
-    )
+    ),
+    ("deepspeed", "chat perplexity"): ("***** Evaluating perplexity, Epoch 2/3 *****",),
+    ("deepspeed", "chat preference"): ("***** Evaluating rewards, Epoch 2/3 *****",),
 }
-"""Lines that precede those of an example in every log of the trainer."""
+"""Lines that precede each of an example in every log of the trainer."""
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\d:]*:)")
 _NONFINITE = re.compile(r"(?i)(?<![\w.])[-+]?(?:nan|inf(?:inity)?)(?!\w)")
 _TRUTHS = ("loss", "eval_loss")
@@ -169,8 +171,8 @@ def made_logs(name: str) -> Iterator[bytes]:
     loaded = load_formats(path)
     for entry in (*loaded.lines, *loaded.bars):
         for example in entry.examples:
-            lines = [_moved(example, index) for index in range(MADE_LINES)]
-            lines[:0] = HEADERS.get((name, entry.name), ())
+            header = HEADERS.get((name, entry.name), ())
+            lines = [each for at in range(MADE_LINES) for each in (*header, _moved(example, at))]
             yield "\n".join(lines).encode() + b"\n"
 
 

@@ -83,15 +83,15 @@ _LOGGER = compile_pattern(
 )
 _SETTINGS = compile_pattern(r"[^{}\n]*?(?P<name>\w+) ?[=:] ?\{|\s*[\w.]+\(\w+=")
 """An object with a name, `config = {` or `Config(`: settings, no metrics; but `loss: {` is none."""
-_PAIR = compile_pattern(r"\s*\[(?P<epoch>\d{1,9}),[ \t]*(?P<batch>\d{1,18})\]:?[ \t]")
-"""Epoch and batch at the beginning of a line: `[1,  2000] loss: 2.2`."""
+_PAIR = compile_pattern(
+    r"\s*\[?(?P<epoch>\d{1,9})(?:,[ \t]*|\|)(?P<batch>\d{1,18})(?:\]:?[ \t]|\|)"
+)
+"""Epoch and batch at the beginning of a line: `[1,  2000] loss: 2.2`, `1|2000|Loss: 2.2`."""
 _TIME = compile_pattern(r"[ \t]*(?i:m?s|secs?|seconds?|min|minutes?|h|hours?)\b")
 _ABBREVIATED = compile_pattern(r"\b[A-Z]\w*[A-Z] {{quantity}}")
 """An unknown metric and its number, `MAE 0.66` or `Max_MA 28.95 GB`: no words of a sentence."""
 _RESULTS = (b"loss", b"losses", b"metrics")  # names of objects with metrics
 _DELIMITERS = b" \t|,;:=-()[]{}'\"/*"  # what most texts between fields consist of
-_NEXT = compile_pattern(r"\.?\s*\|\|?|\.\s")
-"""What ends a statement: behind it and a loss, words say nothing of the numbers before."""
 _REMARK = compile_pattern(r"\([^()]*\)|['\"][\w./:-]*['\"]")
 """A remark in parentheses, `(step)` or `(+nanz)`, or a text in quotes: no words of a sentence."""
 _NAMED = compile_pattern(
@@ -110,7 +110,7 @@ class _Reader:
         self._rated = b"/" in text
         self._evaluation = evaluation
         self._last = ""
-        self._stated = False  # a counter and a loss were read, and their statement ended
+        self._lossy = self._stated = False  # a loss was read; the statement with it ended
         self._parts = (0, 0)  # where the parts of a loss are: `loss=3 (a=1, b=2)`
 
     def read(self, start: int) -> Fields:
@@ -194,8 +194,10 @@ class _Reader:
             name = _MEANS.get(name.lower(), name)
             amount = texts(mean)[0] or b"" if self._evaluation else amount
         read = quantity(amount.decode("latin-1"))
-        if measure(name).name == "loss" and (parts := _PARTS.match(text, end)):
-            self._parts = parts.span()
+        if measure(name).name == "loss":
+            self._lossy = True
+            if parts := _PARTS.match(text, end):
+                self._parts = parts.span()
         elif self._parts[0] < end <= self._parts[1] and not is_metric(name):
             name = f"loss_{name}"
         elif name in _EVALUATED_TOO and measure(self._last).name == "loss":
@@ -226,8 +228,8 @@ class _Reader:
 
     def _other(self, part: bytes) -> None:
         """Add the rates and count the words of a text between fields."""
-        if self.found.counts and not self._stated and _NEXT.match(part):
-            self._stated = any(measure(name).name == "loss" for name, _ in self.found.values)
+        if self._lossy and self.found.counts:  # behind the statement, words say nothing of it
+            self._stated |= part[:2] == b". " or part.lstrip()[:1] == b"|"
         if not part.strip(_DELIMITERS):
             return
         left = _REMARK.sub(b" ", part)

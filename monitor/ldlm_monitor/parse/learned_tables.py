@@ -13,7 +13,7 @@ from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.fields import Fields
 from ldlm_monitor.parse.numbers import Numbers
 from ldlm_monitor.parse.patterns import compile_pattern, quantity, texts
-from ldlm_monitor.parse.vocabulary import is_count, is_loss, is_training, measure, plain
+from ldlm_monitor.parse.vocabulary import is_count, is_training, measure, plain
 
 _COUNTER = r"(?:[Ee]poch|EPOCH|[Ss]tep|STEP|[Ii]ter(?:ation)?)"
 HEADER_TRIGGERS = (
@@ -51,16 +51,16 @@ class ColumnTable:
     @classmethod
     def of(cls, text: bytes) -> "ColumnTable | None":
         """The table that a header opens; None for another line."""
-        separator = next((each for each in (b"|", b",", b"\t") if text.count(each) >= 2), b"")
-        if not (_HEADER.match(text) or (separator in (b",", b"\t") and _LOSSES.match(text))):
+        if not (_HEADER.match(text) or _LOSSES.match(text)):
             return None
+        separator = next((each for each in (b"|", b",", b"\t") if text.count(each) >= 2), b"")
         cells = _cells(text, separator)
         if not separator and len(cells) != len(_GAP.sub(b"\n", text.strip()).split(b"\n")):
             return None  # a name of several words: where the columns begin is not known
         names = [cell.decode("latin-1") for cell in cells]
         trained = is_training({measure(names[-1]).name: 0.0})
         named = (len(names) >= 3 or trained) and all(_NAME.match(cell) for cell in cells)
-        lossy = any(is_loss(measure(name).name) for name in names)
+        lossy = any(separator and cell.lower().endswith(b"loss") for cell in cells)
         return cls(names, separator) if named and (is_count(names[0]) or lossy) else None
 
     @property

@@ -158,7 +158,8 @@ class Learner:
 
     def known(self, values: Mapping[str, float]) -> None:
         """Note what a definition read: beside its `loss`, no other name stands for the loss."""
-        self._losses.update(values.keys() & {"loss"})
+        if "loss" in values:
+            self._losses.add("loss")
 
     def _is_only(self, numbers: Numbers) -> bool:
         """Whether no line of the file has another loss (`NER loss`); it is named `loss` then."""
