@@ -382,9 +382,10 @@ def test_what_was_read_of_a_copy_before_a_kill_is_not_counted_again(rotated, mon
     def killed(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr(Dispatcher, "dispatch", killed)
-        rotated.look()
+        with pytest.raises(KeyboardInterrupt):
+            rotated.look()
     assert rotated.samples() == 245
     rotated.close()
     for number in (7, 6):
