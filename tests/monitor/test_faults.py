@@ -17,6 +17,7 @@ from ldlm_monitor.parse.event_file import EventFileReader
 from ldlm_monitor.parse.structured_files import TableReader
 from ldlm_monitor.parse.text import TextReader
 from ldlm_monitor.parse.tracebacks import Traceback
+from ldlm_monitor.run.lifecycle import Lifecycle
 from ldlm_monitor.run.training_run import TrainingRun
 
 NOW = 1_769_681_700.0
@@ -103,6 +104,21 @@ def test_a_block_that_raises_is_judged_row_by_row(monkeypatch, name: str, data: 
     assert "NonFiniteLoss firing" in alerts
     (run,) = monitor.snapshot().runs
     assert (run.step, run.statistics["loss"].count) == (9, 9)
+
+
+def test_rows_that_raise_before_they_are_judged_do_not_stop_those_that_follow(monkeypatch) -> None:
+    def raises(*_: object) -> bool:
+        raise ZeroDivisionError("planted")
+
+    monitor, data = Monitor(), TIMED.encode()
+    with monkeypatch.context() as patch:
+        patch.setattr(Lifecycle, "only_advances", raises)
+        with pytest.raises(ZeroDivisionError):
+            monitor.feed(Chunk("a.jsonl", (1, 1, 0), 0, 1, data), NOW)
+    later = f'{{"step": 20, "time": {NOW + 1}, "loss": 2.25}}\n'.encode()
+    monitor.feed(Chunk("a.jsonl", (1, 1, 0), len(data), 11, later), NOW + 1)
+    (run,) = monitor.snapshot().runs
+    assert (run.step, run.statistics["loss"].current) == (20, 2.25)
 
 
 def test_a_place_in_the_code_is_logged_once_and_counted_every_time(monkeypatch, caplog) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from dataclasses import replace
-from itertools import cycle, pairwise
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -34,11 +33,11 @@ def blocks_of(data: bytes) -> list[Record | SampleBlock]:
     return Parser().feed_blocks(chunk_of(data), OWNER, 0.0)
 
 
-def one_by_one(data: bytes, offset: int = 0, first: int = 1) -> tuple[list[Record], int]:
+def one_by_one(data: bytes) -> tuple[list[Record], int]:
     """Every line by a parser that has seen no other, so that none can look like another."""
     found: list[Record] = []
-    errors = 0
-    for line, raw in enumerate(data.split(b"\n"), first):
+    errors, offset = 0, 0
+    for line, raw in enumerate(data.split(b"\n"), 1):
         parser = Parser()
         found += parser.feed(chunk_of(raw + b"\n", offset, line), OWNER, 0.0)
         errors += parser.counters.parse_errors
@@ -265,39 +264,6 @@ def test_blocks_tell_exactly_what_the_rows_tell_one_by_one(data: bytes) -> None:
     alone, errors = one_by_one(data)
     assert described(together) == described(alone)
     assert parser.counters.parse_errors == errors
-
-
-def pieces_of(whole: Chunk, sizes: list[int]) -> Iterator[Chunk]:
-    """Pieces of so many rows in turn, as a file's rows come between those of other files."""
-    rows, offset, line = whole.data.splitlines(keepends=True), whole.offset, whole.line
-    for size in cycle(sizes):
-        if not rows:
-            return
-        data = b"".join(rows[:size])
-        yield replace(whole, offset=offset, line=line, data=data, whole=whole)
-        del rows[:size]
-        offset, line = offset + len(data), line + size
-
-
-@given(files(), st.lists(st.integers(1, 4), min_size=1))
-@example(b"".join(row(step, note="x" * 600) + b"{\n" for step in range(150)), [1, 4])
-def test_a_piece_gives_the_records_of_its_own_rows_though_more_are_read_ahead(
-    data: bytes, sizes: list[int]
-) -> None:
-    parser, errors = Parser(), 0
-    for piece in pieces_of(chunk_of(data.replace(b"\r", b"")), sizes):
-        alone, bad = one_by_one(piece.data.removesuffix(b"\n"), piece.offset, piece.line)
-        assert described(parser.feed(piece, OWNER, 0.0)) == described(alone)
-        assert parser.counters.parse_errors - errors == bad
-        errors += bad
-
-
-def test_a_row_that_was_shown_unfinished_comes_once_though_it_was_read_ahead() -> None:
-    first, second, third = pieces_of(chunk_of(row(1) + row(2) + row(3)), [1])
-    parser, steps = Parser(), []
-    for piece in (first, replace(second, peek=True), second, third):
-        steps += [found.step for found in parser.feed(piece, OWNER, 0.0)]
-    assert steps == [1, 2, 3]
 
 
 @given(files())

@@ -144,7 +144,7 @@ def test_lines_without_a_time_come_one_after_the_other(tmp_path: Path) -> None:
 
 def recording_of(path: Path, place: Path) -> Path:
     """What a recorder keeps of a log that grows as this one did."""
-    replay = Replay(settings_of(path))
+    replay = Replay(settings_of(path), ahead=False)
     started = False
     for when, piece, _ in replay.history.play():
         if not started:
@@ -171,7 +171,7 @@ def test_a_recording_is_played_like_the_log_itself(tmp_path: Path) -> None:
 
 
 def test_what_a_recording_held_when_it_began_is_there_at_once(tmp_path: Path) -> None:
-    replay = Replay(settings_of(NAN))
+    replay = Replay(settings_of(NAN), ahead=False)
     pieces = [(when, piece) for when, piece, _ in replay.history.play()]
     middle = pieces[len(pieces) // 2][0]
     recorder = Recorder(tmp_path / "half.ldlm", NAN.name, middle)

@@ -1,7 +1,8 @@
 """The explanation of an alert: the log line that made it fire, its incident, the root cause."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -33,6 +34,15 @@ class EvidenceFinder:
         self._fleet = fleet
         self.chunk: Chunk | None = None
         self._found: dict[str, SourceLine] = {}
+
+    @contextmanager
+    def looking_at(self, chunk: Chunk | None, run_name: str) -> Iterator[None]:
+        """Judge a chunk's records of a run in this context; None leaves everything as it is."""
+        before, self.chunk = self.chunk, chunk or self.chunk
+        yield
+        if chunk is not None:
+            self.store_progress_line(run_name)
+            self.chunk = before
 
     def store_progress_line(self, run_name: str) -> None:
         """Store the log line of the run's last step, if `chunk` contains it."""

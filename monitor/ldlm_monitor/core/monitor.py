@@ -1,8 +1,7 @@
 """Turns bytes and time into alert transitions, by the packages that parse and judge."""
 
 import math
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 
 from ldlm_monitor.alerts import NO_CONTEXT, Context, RuleSet
@@ -12,6 +11,7 @@ from ldlm_monitor.core.evaluation_schedule import EvaluationSchedule, Evaluation
 from ldlm_monitor.core.explanation import EvidenceFinder, Explainer, facts_from, with_rank
 from ldlm_monitor.core.health import HealthBook
 from ldlm_monitor.core.recent_records import RecentRecords, alerted_run
+from ldlm_monitor.core.rows_in_order import RowsInOrder
 from ldlm_monitor.core.rule_engine import RuleEngine, packaged_set
 from ldlm_monitor.core.self_metrics import NO_HOSTS, SelfCounts, core_points
 from ldlm_monitor.detect import DetectorsByRun
@@ -59,43 +59,51 @@ class Monitor:
         times these. `end_series_after`: series stay so long after an end. `context`: of templates.
         """
         self.names = names or RunNames()
-        self._parser = parser or Parser()
+        self.parser = parser or Parser()
         self._stopwatch = stopwatch
         self.runs = Fleet(stall or Stall(), end_series_after)
         self.engine = RuleEngine(rules or packaged_set(), evaluation_interval, context)
         self._schedule = EvaluationSchedule(evaluation_interval, self.engine, self.runs)
-        self._evidence = EvidenceFinder(self.runs)
+        self.evidence = EvidenceFinder(self.runs)
         self._incidents = Incidents(facts_from(self.runs))
         self._health = HealthBook(self.runs, self._incidents)
         self._explainer = Explainer(self._incidents, self._health)
         self._detectors = DetectorsByRun()
         self._events = RecentRecords[Event](RECENT, lambda event: event.run)
         self._throttle, self._timed = EvaluationThrottle(), True
-        self._next_row: tuple[object, ...] = ()  # what a row is that follows the last record
+        self._rows = RowsInOrder()
         self._transitions = RecentRecords(RECENT, alerted_run)
-        self.own = SelfCounts(self._parser, self.runs)
+        self.own = SelfCounts(self.parser, self.runs)
         self.clock, self.ahead, self.version = -math.inf, 0.0, 0
 
-    def feed(self, chunk: Chunk, now: float, *, counted: bool = True) -> list[Transition]:
+    def feed(
+        self, chunk: Chunk, now: float, *, counted: bool = True, since: float | None = None
+    ) -> list[Transition]:
         """Parse and judge bytes read at `now` (Unix seconds).
 
         `counted` is False for bytes of before a restart: the restored counters include them.
+        `since`: the chunk has rows from that time to `now`, and other files are yet to be fed of
+        it; all of them are judged in the order of their times, by a later call.
         """
+        transitions = self._rows.play_ahead(self, now if since is None else since)
+        transitions += self.complete_blocks(now) if since is None else []
         origin = self.names.origin(chunk.path)
-        transitions = self._complete_blocks(now)
-        self._evidence.chunk = chunk
         self.runs.continue_file(origin.run, chunk.continues, chunk.path)
-        came, self._timed = now - chunk.age, chunk.timed
         if not chunk.timed:
             self.runs.untimed.add(origin.run)
-        with nullcontext() if counted else self._parser.uncounted():
-            for found in self._parser.feed_blocks(chunk, origin, now):
-                if isinstance(found, SampleBlock):
-                    transitions += self._take_block(found, came)
-                else:
-                    transitions += self.observe((found,), came)
-        self._evidence.store_progress_line(origin.run)
-        self._evidence.chunk, self._timed = None, True
+        with nullcontext() if counted else self.parser.uncounted():
+            items = self.parser.feed_blocks(chunk, origin, now)
+        if since is not None:
+            self._rows.add(chunk, items, now)
+            return transitions
+        self.evidence.chunk, self._timed = chunk, chunk.timed
+        for found in items:
+            if isinstance(found, SampleBlock):
+                transitions += self._take_block(found, now - chunk.age)
+            else:
+                transitions += self.observe((found,), now - chunk.age)
+        self.evidence.store_progress_line(origin.run)
+        self.evidence.chunk, self._timed = None, True
         return transitions
 
     def observe(self, records: Iterable[Record], now: float) -> list[Transition]:
@@ -105,10 +113,10 @@ class Monitor:
             at = now if record.time is None else min(record.time + self.ahead, now)
             try:
                 self.runs.leave_out_before(record, at - self.clock)
-                transitions += self._advance(at)
+                transitions += self.advance(at)
                 transitions += self._take(record, at)
             except Exception as fault:  # noqa: BLE001 # a bug of ours costs one record
-                self._parser.note_fault(record.position, fault)
+                self.parser.note_fault(record.position, fault)
         return transitions
 
     def tick(self, now: float) -> list[Transition]:
@@ -116,19 +124,25 @@ class Monitor:
 
         Each runs at its own time, so that it does not matter how often `tick` is called.
         """
-        return self._complete_blocks(now) + self._advance(now)
+        ahead = self._rows.play_ahead(self, now)
+        return ahead + self.complete_blocks(now) + self.advance(now)
 
     def finish(self, now: float, paths: Iterable[str] = ()) -> list[Transition]:
         """End all input at `now`: complete open records of `paths`, decide how each run ended."""
-        left = [record for path in paths for record in self._parser.finish(path)]
-        transitions = self.observe(left, now) + self._advance(now)
+        transitions = self._rows.play_ahead(self, math.inf)
+        left = [record for path in paths for record in self.parser.finish(path)]
+        transitions += self.observe(left, now) + self.advance(now)
         self.runs.finish(now)
         return transitions + self._evaluate(max(now, self.clock))
 
     def due(self) -> float | None:
         """When `tick` must be called at the latest (Unix seconds); None if no timer runs."""
-        earliest = min(self._due(self._schedule.due()), self._parser.open_until())
+        earliest = min(self._due(self._schedule.due()), self.parser.open_until())
         return None if math.isinf(earliest) else earliest
+
+    def timer(self) -> float:
+        """When the next timer is due that records cannot move (Unix seconds)."""
+        return self._due(self._schedule.next)
 
     def _due(self, slot: float) -> float:
         return min(slot, self.runs.due(), self.engine.due(), self._throttle.due)
@@ -153,7 +167,7 @@ class Monitor:
     def alerts(self) -> list[AlertView]:
         """The pending and firing alerts."""
         ranks = self._health.failed_ranks()
-        return [with_rank(each, ranks) for each in self.engine.views(self._evidence.position)]
+        return [with_rank(each, ranks) for each in self.engine.views(self.evidence.position)]
 
     def carry_over(
         self, alerts: Iterable[AlertView], starts: Mapping[str, float]
@@ -161,7 +175,7 @@ class Monitor:
         """Continue alerts of before a restart; arguments and result: `RuleEngine.carry_over`."""
         found = self.engine.carry_over(alerts, starts, self.clock)
         self._changed()
-        attached = (self._evidence.attach(each, self.engine.asks) for each in found)
+        attached = (self.evidence.attach(each, self.engine.asks) for each in found)
         return [self._explainer.transition(each, self.clock) for each in attached]
 
     def snapshot(self) -> Snapshot:
@@ -190,43 +204,21 @@ class Monitor:
 
     def _take_block(self, block: SampleBlock, now: float) -> list[Transition]:
         if block.times is not None:
-            return self._take_timed(block, [min(at + self.ahead, now) for at in block.times])
-        transitions = self._advance(now)
-        self._next_row = ()
+            times = [min(at + self.ahead, now) for at in block.times]
+            self._rows.put(block, times, None)
+            return self._rows.play(self, math.inf)
+        transitions = self.advance(now)
+        self._rows.forget(block.path)
         run = self.runs.of(block.sample(0), now)
         try:
             urgent = run.observe_block(block, now, timed=self._timed)
         except Exception as fault:  # noqa: BLE001 # a bug of ours: its rows singly; some count twice
-            self._parser.note_fault(block.sample(0).position, fault)
+            self.parser.note_fault(block.sample(0).position, fault)
             return transitions + self.observe(block.samples(), now)
-        return transitions + self._judge_at_once(run, urgent)
-
-    def _take_timed(self, block: SampleBlock, times: Sequence[float]) -> list[Transition]:
-        """Take in a block's rows at `times`; rows between two timers go together, as a speed-up."""
-        transitions: list[Transition] = []
-        start, keys = 0, (block.path, block.rank, *block.values)
-        while start < len(block):
-            transitions += self._advance(times[start])
-            run = self.runs.get(block.run) if times[start] >= self.clock else None
-            stop = max(bisect_left(times, self._due(self._schedule.next), start), start + 1)
-            follows = self._next_row == (*keys, block.first_line + start)
-            if follows and run and run.life.only_advances(block, start, times[stop - 1]):
-                try:
-                    run.observe_steps(part := block.part(start, stop), times[start:stop])
-                    self.clock = max(self.clock, times[stop - 1])
-                    transitions += self._judge_at_once(run, None)
-                except Exception as fault:  # noqa: BLE001 # as above
-                    self._parser.note_fault(part.sample(0).position, fault)
-                    transitions += self.observe(part.samples(), times[stop - 1])
-            else:
-                stop = start + 1
-                transitions += self.observe((block.sample(start),), times[start])
-            self._next_row = (*keys, block.first_line + stop)
-            start = stop
-        return transitions
+        return transitions + self.judge_at_once(run, urgent)
 
     def _take(self, record: Record, at: float) -> list[Transition]:
-        self._next_row = ()
+        self._rows.forget(record.position.path)
         run = self.runs.of(record, at)
         if isinstance(record, Event) and record.kind == CHECKSUM:
             found = run.replicas.observe(record, run.logged.world_size)
@@ -236,25 +228,27 @@ class Monitor:
         if isinstance(record, Event):
             self._events.extend((record,))
             self._incidents.take(record, self.clock)
-        return self._judge_at_once(run, urgent)
+        return self.judge_at_once(run, urgent)
 
-    def _judge_at_once(self, run: TrainingRun, urgent: str | None) -> list[Transition]:
+    def judge_at_once(self, run: TrainingRun, urgent: str | None) -> list[Transition]:
+        """Note that a run changed; `urgent`: why rules are to be evaluated at once."""
         self.runs.touch(run)
         self._changed()
         at_once = urgent is not None and self._throttle.is_at_once(run.name, urgent, self.clock)
         return self._evaluate(self.clock) if at_once else []
 
-    def _complete_blocks(self, now: float) -> list[Transition]:
+    def complete_blocks(self, now: float) -> list[Transition]:
+        """Complete the blocks of lines that expire by `now` (Unix seconds)."""
         transitions: list[Transition] = []
-        while (silent := self._parser.open_until()) <= now:
-            transitions += self.observe(self._parser.tick(silent), silent)
+        while (silent := self.parser.open_until()) <= now:
+            transitions += self.observe(self.parser.tick(silent), silent)
         return transitions
 
     def _changed(self) -> None:
         self.version += 1
         self._schedule.changed(max(self.clock, 0.0))
 
-    def _advance(self, to: float) -> list[Transition]:
+    def advance(self, to: float) -> list[Transition]:
         """Run all timers that are due by `to`, each at its own time."""
         if to <= self.clock:
             return []
@@ -279,13 +273,13 @@ class Monitor:
                 self._incidents.settle(run.name, at)
                 self._detectors.update(run.name, run.measured())
             except Exception as fault:  # noqa: BLE001 # a bug of ours: other runs are still judged
-                self._parser.note_fault(run.life.progress_position, fault)
+                self.parser.note_fault(run.life.progress_position, fault)
         groups = [*self._run_points(at), list(core_points(self.own.view())), self.own.edge]
         found = self.engine.evaluate(groups, at, self.runs.has_ended, limit_passed=limit_passed)
         if found:
             self._changed()
         self.own.evaluated(self._stopwatch() - started if self._stopwatch else None)
-        transitions = [self._evidence.attach(each, self.engine.asks) for each in found]
+        transitions = [self.evidence.attach(each, self.engine.asks) for each in found]
         for each in transitions:
             self._incidents.take_alert(each, at)
         self._health.update(self.engine.firing(), at, touched)

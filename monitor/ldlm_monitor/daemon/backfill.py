@@ -54,7 +54,7 @@ class Backfill:
     Their alerts are history, which is sent only if it still holds. Bytes after the position up to
     which a file was judged before a restart are news. `budget`: bytes that are read of each log,
     None for all. `feed` is `Monitor.feed`, by position. `reading`: the share that was judged, 0 to
-    1; None if nothing is being played.
+    1; None if nothing is being played. `ahead`: the first start may read rows ahead of their times.
     """
 
     monitor: Monitor
@@ -62,7 +62,8 @@ class Backfill:
     follower: Follower
     disk: Disk
     budget: int | None
-    feed: Callable[[Chunk, float, bool], list[Transition]]
+    feed: Callable[[Chunk, float, bool, float | None], list[Transition]]
+    ahead: bool
     reading: float | None = field(default=None, init=False)
     _waiting: dict[Path, int] = field(default_factory=dict, init=False)
     _queued: int = field(default=0, init=False)
@@ -185,24 +186,23 @@ class Backfill:
     def _play(
         self, paths: list[Path], now: float, restart: Restart | None
     ) -> Generator[None, None, BackfillResult]:
-        floor = restart.floor if restart else math.inf
         history = place(
             paths,
             self.monitor.names,
             budget=self.budget,
             continued=restart.files if restart else (),
-            floor=floor,
+            floor=restart.floor if restart else math.inf,
             now=now,
             journal=self.follower.journal,
             ends=False,
+            ahead=self.ahead and restart is None,
             disk=self.disk,
         )
         yield
         for notice in history.notices:
             log.info("%s", notice)
         # Kept back for new runs only: alerts of other runs may be due to their live records.
-        runs = {file.run for file in history.files}
-        self._runs = {run for run in runs if self.monitor.runs.get(run) is None}
+        self._runs = {file.run for file in history.files if not self.monitor.runs.get(file.run)}
         passed = self._held = []
         yield from self._judge(history, now, restart, passed)
         kept = restart.positions() if restart else {}
@@ -219,7 +219,7 @@ class Backfill:
             passed += [(each, restart is not None) for each in self.monitor.tick(at)]
         if restart is not None:
             passed += restart.compare(self.monitor, passed)
-        self._runs, self._held = set(), []
+        self._runs, self._held, self.ahead = set(), [], False
         return BackfillResult(passed, history.end)
 
     def _judge(
@@ -251,8 +251,8 @@ class Backfill:
             if file.seen is None:
                 rest, news, counted = self._not_played(chunk), self._is_late(file, floor), True
             if rest is not None:
-                found = self.feed(rest, min(when, now), counted)
-                passed += [(each, news) for each in found]
+                since = history.since(at := min(when, now), chunk, file)
+                passed += [(each, news) for each in self.feed(rest, at, counted, since)]
             if chunk.peek and math.isinf(order):
                 self._contents.append(arrival_of(chunk, when))
             yield

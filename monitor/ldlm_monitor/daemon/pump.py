@@ -109,6 +109,7 @@ class Pump:
             disk=disk,
             budget=self.settings.history_bytes,
             feed=self._feed,
+            ahead=self.recorder is None,
         )
         self.pictures = Pictures(self.monitor)
         self.caught_up = self.ended = self._is_whole = False
@@ -214,12 +215,14 @@ class Pump:
                 transitions += self.monitor.finish(now, ["-"]) if self.ended else []
         return transitions
 
-    def _feed(self, chunk: Chunk, now: float, counted: bool = True) -> list[Transition]:
+    def _feed(
+        self, chunk: Chunk, now: float, counted: bool = True, since: float | None = None
+    ) -> list[Transition]:
         """Judge a chunk. If a bug of ours raises, that is logged and counted: the chunk is lost."""
         if self.recorder is not None:
             self.recorder.fed(chunk, self.monitor.names.origin(chunk.path).run, now)
         try:
-            return self.monitor.feed(chunk, now, counted=counted)
+            return self.monitor.feed(chunk, now, counted=counted, since=since)
         except Exception:  # a bug of ours: the other files are still read
             self.monitor.count_dropped("internal_error")
             log.exception("%s, line %d: a bug of ours; bytes dropped", chunk.path, chunk.line)

@@ -95,6 +95,7 @@ class LossDetector:
         self._highest = -math.inf
         self._trend = (0, 0.0, 0.0)
         self._spike = 0.0
+        self._usual = (0.0, 0.0)  # the median of the losses before the recent ones, and their noise
 
     def update(self, values: Values) -> None:
         """Add the next values; those that are not finite are ignored."""
@@ -107,9 +108,8 @@ class LossDetector:
             self._add(piece)
             if len(self._window.before) >= LEAST:
                 middle = middle_of(self._window.before)
-                self._spike = max(
-                    self._spike, self._jump(middle, _noise(self._window.before, middle))
-                )
+                self._usual = middle, _noise(self._window.before, middle)
+                self._spike = max(self._spike, self._jump(*self._usual))
 
     def _add(self, values: Values) -> None:
         # `_highest` is the highest value of all steps before the recent ones.
@@ -143,8 +143,7 @@ class LossDetector:
         if (peak := self._peak(recent)) is not None:
             yield "loss_peak_ratio", peak
         if len(before) >= LEAST:
-            middle = middle_of(before)
-            noise = _noise(before, middle)
+            middle, noise = self._usual
             yield "loss_zscore", (values[-1] - middle) / noise
             yield "loss_spike_ratio", self._spike
         yield from self._rise(recent)
@@ -161,6 +160,8 @@ class LossDetector:
         found = None
         highest = self._highest
         before = self._window.count - len(recent)
+        if before >= PEAK_KNOWN and highest >= max(PEAK_LEAST, *recent):  # as mostly
+            return max(0.0, max(recent) / highest)
         for index, value in enumerate(recent):
             least = PEAK_LEAST if before + index >= PEAK_KNOWN else PEAK_SURE
             if highest >= least:

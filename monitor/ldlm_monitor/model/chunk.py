@@ -251,7 +251,6 @@ class Chunk:
     timed: bool = True
     framed: Form = ""
     continues: str = ""
-    whole: "Chunk | None" = field(default=None, repr=False, compare=False)  # it is a piece of this
     _newlines: int = field(default=-1, init=False, repr=False, compare=False)
 
     @property

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias
+
+from ldlm_monitor.model.chunk import Chunk
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -163,6 +165,14 @@ class SampleBlock:
             values={name: column[start:stop] for name, column in self.values.items()},
             sparse={name: cells for name, cells in sparse.items() if cells},
         )
+
+
+class TimedRows(NamedTuple):
+    """Rows and when each is judged (Unix seconds, never falling); `chunk`, if known, has them."""
+
+    block: SampleBlock
+    times: Sequence[float]
+    chunk: Chunk | None = None
 
 
 Record: TypeAlias = Sample | Event | Heartbeat  # `type` says which

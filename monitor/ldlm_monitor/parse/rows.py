@@ -1,8 +1,5 @@
 """The reader of JSON-lines files: similar rows are read as columns, others one by one."""
 
-from bisect import bisect_left
-from collections import deque
-from collections.abc import Iterator
 from itertools import accumulate, count
 from operator import add
 from typing import Any
@@ -14,10 +11,6 @@ from ldlm_monitor.parse.columns import RowShape, shape_of, signature
 from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.jsonl import BadRowError
 from ldlm_monitor.parse.text_lines import WholeFile
-
-AHEAD_BYTES = 32 * 1024
-"""Rows of a chunk that comes in pieces are read ahead by so many bytes: of 64 ranks each row is a
-piece, and reading it alone takes four times as long. A choice: more cost memory for each file."""
 
 
 class RowReader(WholeFile):
@@ -33,51 +26,9 @@ class RowReader(WholeFile):
         self._shape: RowShape | None = None
         self._alone: tuple[int, tuple[str, ...]] = (-1, ())  # line, keys of the last single row
         self._shown = -1  # offset of an unfinished row whose records `peek` has returned
-        self._bad: list[int] = []  # offsets of lines that are not counted in `errors` yet
-        self._whole: Chunk | None = None
-        self._ahead: deque[Record | SampleBlock] = deque()  # of `_whole`, from `_given` to `_until`
-        self._next = self._given = self._until = 0  # `_next`: the next row of the first block
 
     def feed(self, chunk: Chunk, origin: Origin) -> list[Record | SampleBlock]:
         """The records of a chunk's rows, in order of position."""
-        whole, end = chunk.whole or chunk, chunk.offset + len(chunk.data)
-        if whole is not self._whole or chunk.offset != self._given or chunk.offset == self._shown:
-            self._whole, self._until, self._next = whole, chunk.offset, 0
-            self._ahead.clear()
-            self._bad.clear()
-        if self._until < end:
-            start = self._until - whole.offset
-            least = max(end - whole.offset - 1, start + AHEAD_BYTES)
-            stop = whole.data.find(b"\n", least) + 1 or len(whole.data)
-            line = whole.line + whole.data.count(b"\n", 0, start)
-            part = Chunk(whole.path, whole.file, self._until, line, whole.data[start:stop])
-            self._ahead += self._read(part, origin)
-            self._until = whole.offset + stop
-        self._given, found = end, [*self._before(end)]
-        self._whole = whole if end < self._until else None
-        bad = bisect_left(self._bad, end)
-        self.errors += bad
-        del self._bad[:bad]
-        return found
-
-    def _before(self, end: int) -> Iterator[Record | SampleBlock]:
-        """Take what was read ahead of the rows that begin before byte `end`."""
-        while self._ahead:
-            item, start = self._ahead[0], self._next
-            if isinstance(item, SampleBlock):
-                self._next = stop = bisect_left(item.offsets, end, start)
-                if stop > start:
-                    yield item.sample(start) if stop - start == 1 else item.part(start, stop)
-                if stop < len(item):
-                    return
-                self._next = 0
-            elif item.position.offset < end:
-                yield item
-            else:
-                return
-            self._ahead.popleft()
-
-    def _read(self, chunk: Chunk, origin: Origin) -> list[Record | SampleBlock]:
         raws = chunk.data.split(b"\n")
         if not raws[-1]:
             raws.pop()
@@ -111,12 +62,12 @@ class RowReader(WholeFile):
         """The records of a last row that lacks only its newline; `feed` then skips the row."""
         if chunk.offset == self._shown or not chunk.data.rstrip().endswith(b"}"):
             return []
-        bad = len(self._bad)
+        errors = self.errors
         place = RecordPlace.of(chunk, chunk.line, chunk.offset, origin)
         found = self._row(chunk.data, place.known(self._rank, None))
-        if len(self._bad) == bad:
+        if self.errors == errors:
             self._shown = chunk.offset
-        del self._bad[bad:]  # the row may be unfinished, which is no error
+        self.errors = errors  # the row may be unfinished, which is no error
         return found
 
     def _row(self, raw: bytes, place: RecordPlace) -> list[Record]:
@@ -129,7 +80,7 @@ class RowReader(WholeFile):
                 self._rank = found[0].rank
             self._learn(row, place.line)
         except BadRowError:
-            self._bad.append(place.position.offset)
+            self.errors += 1
             return []
         except Exception as fault:  # noqa: BLE001 # a bug of ours costs this row alone
             self.on_fault(place.position, fault)

@@ -169,7 +169,7 @@ class Stretch:
             elif form == "metric":
                 for match in METRIC_TIME.finditer(block):
                     yield offset + match.start(), int(match[1]) / 1000  # MLflow's milliseconds
-            elif _TIME_KEY.search(block) is not None:
+            elif has_times(block):
                 for at, when in row_moments(block):
                     yield offset + block.rfind(b"\n", 0, at) + 1, when
 
@@ -183,6 +183,11 @@ class Stretch:
                     del offsets[1::2]
                     apart = (offsets[-1] - self.start) // len(offsets)
         return offsets[:-1] if offsets[-1] >= self.stop else offsets
+
+
+def has_times(block: bytes) -> bool:
+    """Whether a JSON row in `block` may have a time."""
+    return _TIME_KEY.search(block) is not None
 
 
 def row_moments(block: bytes) -> Iterator[tuple[int, float]]:

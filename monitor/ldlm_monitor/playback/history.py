@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
 from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.playback.content import Stretch, form_of, name_by_content, row_timeline
+from ldlm_monitor.playback.content import Stretch, form_of, has_times, name_by_content, row_timeline
 from ldlm_monitor.playback.history_file import HistoryFile, StreamFile
 from ldlm_monitor.playback.rotated_logs import JoinedStretch, logs_of
 from ldlm_monitor.run.line_clock import between_lines, from_lines
@@ -35,7 +35,10 @@ LINES_APART_SECONDS = 0.25
 loggers with milliseconds would make one of each line."""
 EXACT_APART_SECONDS = 0.0
 """`APART_SECONDS` where the rows of several files must keep the exact order of their times."""
-_Entry: TypeAlias = tuple[float, float, int, int, Chunk]  # time, order, numbers of file and piece
+AHEAD_SECONDS = 5.0
+"""As `ALONE_APART_SECONDS`, of several files whose rows are read ahead of their times."""
+# The time of the turn, order, numbers of file and piece, and the time.
+_Entry: TypeAlias = tuple[float, float, int, int, float, Chunk]
 
 
 @dataclass(slots=True)
@@ -43,7 +46,8 @@ class History:
     """Several files whose bytes have times. `notices`: a line for each file not read whole.
 
     `unreadable`: files that could not be read, or not to their end, with the error. `ends`: no
-    more bytes will follow. `streams`: inputs that are no files, read once.
+    more bytes will follow. `streams`: inputs that are no files, read once. `ahead`: rows with times
+    come with those of the same `AHEAD_SECONDS`, before all else of these.
     """
 
     files: list[HistoryFile] = field(default_factory=list)
@@ -51,6 +55,7 @@ class History:
     unreadable: dict[Path, OSError] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
     ends: bool = True
+    ahead: bool = False
 
     @property
     def size(self) -> int:
@@ -82,12 +87,21 @@ class History:
     def play(self) -> Iterator[tuple[float, Chunk, HistoryFile | StreamFile]]:
         """Time (Unix seconds), bytes and file of each piece; an unreadable file ends early."""
         files = self.all
-        for when, _, index, _, chunk in self._merged(files):
+        for _, _, index, _, when, chunk in self._merged(files):
             yield when, chunk, files[index]
+
+    def since(self, when: float, chunk: Chunk, file: HistoryFile | StreamFile) -> float | None:
+        """The begin of the `AHEAD_SECONDS` at which a piece of the time `when` comes; None: then.
+
+        Unix seconds, as for `Monitor.feed`.
+        """
+        is_file = isinstance(file, HistoryFile) and file.form == "rows"
+        ahead = self.ahead and is_file and chunk.timed and has_times(chunk.data)
+        return when // AHEAD_SECONDS * AHEAD_SECONDS if ahead else None
 
     def in_order(self) -> Iterator[tuple[float, float, Chunk, HistoryFile]]:
         """Pieces of files (not streams) in time order: time, `Arrival.order`, bytes, file."""
-        for when, order, index, _, chunk in self._merged(self.files):
+        for _, order, index, _, when, chunk in self._merged(self.files):
             yield when, order, chunk, self.files[index]
 
     def _merged(self, files: Sequence[HistoryFile | StreamFile]) -> Iterator[_Entry]:
@@ -104,7 +118,8 @@ class History:
                 if rests and isinstance(file, HistoryFile):
                     file.backlog.rest()
                 latest = max(latest, when)  # rises even if a clock was set back
-                yield latest, order, index, number, chunk
+                since = self.since(latest, chunk, file)
+                yield latest if since is None else since, order, index, number, latest, chunk
         except OSError as error:
             self.unreadable[Path(file.path)] = error
 
@@ -120,6 +135,7 @@ def place(
     now: float = math.inf,
     journal: Journal | None = None,
     ends: bool = True,
+    ahead: bool = False,
     disk: Disk = DIRECT,
 ) -> History:
     """Give the bytes of files their times.
@@ -130,9 +146,9 @@ def place(
     with times come in pieces that span less than these seconds, each at its last row's time.
     `budget`: bytes to read of a file, None for all. `now`: Unix seconds; inf for finished files.
     `journal` counts errors of reading, `disk` reads. `ends`: no more bytes will follow. Files that
-    cannot be read are in the history's `unreadable`.
+    cannot be read are in the history's `unreadable`. `ahead`: see `History`.
     """
-    history = History(list(continued), ends=ends)
+    history = History(list(continued), ends=ends, ahead=ahead)
     journal = Journal() if journal is None else journal
     for path in paths:
         try:
@@ -148,7 +164,8 @@ def place(
     clocks: dict[str, StepClock] = {}
     logs = sorted(logs_of(history.files), key=lambda log: log[0].form == "rows")
     for log in logs:
-        for path, problem in _date(log, clocks, floor, apart):
+        is_ahead = ahead and log[0].form == "rows"
+        for path, problem in _date(log, clocks, floor, AHEAD_SECONDS if is_ahead else apart):
             history.unreadable[path] = problem
     files = [file for log in logs for file in log]
     history.notices += [f"{file.path}: {file.note}" for file in files if file.note]

@@ -34,7 +34,7 @@ class Replay:
     """One pass over files that are finished, or are read as if they were.
 
     It waits for nothing and sends nothing; the clock ends at the last byte's time. `monitor`
-    judges `history`. `notices` and `apart`: see `gather`. `parser`: one made of the settings'
+    judges `history`. `notices`, `apart`, `ahead`: see `gather`. `parser`: one made of the settings'
     formats; None makes it. `looks`: at the end, look whether runs of this host still have their
     processes. Raises `InputError`, `RuleError` or `FormatError` for unusable files.
     """
@@ -46,10 +46,12 @@ class Replay:
         apart: float | None = None,
         parser: Parser | None = None,
         looks: bool = False,
+        ahead: bool = True,
     ) -> None:
         self._looks = looks
         self.monitor = assemble(settings, parser=parser)
-        self.history, self.notices = gather(settings, self.monitor.names, apart=apart)
+        found = gather(settings, self.monitor.names, apart=apart, ahead=ahead)
+        self.history, self.notices = found
 
     def transitions(self) -> Iterator[Transition]:
         """Every alert transition, in order; its time is None where the log has none."""
@@ -63,8 +65,9 @@ class Replay:
         """
         history = self.history
         for when, chunk, file in history.play():
-            transitions = self._dated(self.monitor.feed(chunk, when))
-            yield when if file.timeline.timed else None, chunk, transitions
+            since = history.since(when, chunk, file)
+            found = self.monitor.feed(chunk, when, since=since)
+            yield when if file.timeline.timed else None, chunk, self._dated(found)
         refuse_unreadable(history)
         for name, end in history.run_ends.items():
             if (run := self.monitor.runs.get(name)) is not None:
@@ -113,12 +116,13 @@ class Replay:
 
 
 def gather(
-    settings: Settings, names: RunNames, *, apart: float | None = None
+    settings: Settings, names: RunNames, *, apart: float | None = None, ahead: bool = False
 ) -> tuple[History, list[str]]:
     """The history of the settings' files and companions, and notices of files added or left out.
 
     `apart`: seconds that the rows of one piece may span; None: the most that keeps the order of
-    rows over all files. Raises `InputError`.
+    rows over all files. `ahead`: then rows of several files may come ahead of their times. Raises
+    `InputError`.
     """
     patterns = resolve(settings.files, base=Path())
     files = patterns.present()
@@ -126,9 +130,10 @@ def gather(
     if settings.companions:
         inputs = {path.resolve(): path for path in files if not patterns.names(path)}
         files = _with_companions(files, names, notices, inputs)
+    ahead = ahead and apart is None and len(files) > 1
     if apart is None:
         apart = ALONE_APART_SECONDS if len(files) == 1 else EXACT_APART_SECONDS
-    history = place(files, names, apart=apart)
+    history = place(files, names, apart=apart, ahead=ahead)
     refuse_unreadable(history)
     notices += history.notices
     for path in patterns.pipes():

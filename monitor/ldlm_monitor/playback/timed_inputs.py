@@ -49,7 +49,7 @@ class TimedInputs:
 
 def of_logs(settings: Settings) -> TimedInputs:
     """The finished logs that `settings` name. Raises as `Replay` does."""
-    replay = Replay(settings)
+    replay = Replay(settings, ahead=False)
     history, monitor = replay.history, replay.monitor
     _paced(history)
     ends: dict[str, int] = {}

@@ -68,6 +68,8 @@ class AccountedSteps:
         self, block: SampleBlock, times: Sequence[float], source: ValueSource
     ) -> None:
         """Add rows that only advance the run; the row before them was a sample."""
+        if block.epochs is not None and not self._is_counted:
+            self._epoch = block.epochs[-1]
         if (source, block.rank) != self._key:
             return  # a better source began with the row before
         if block.steps[0] > self._step and not self._offset:

@@ -10,6 +10,8 @@ from ldlm_monitor.run.endings import VICTIM_SECONDS, is_fatal
 LEAST_FALL = 0.01
 """A step that falls by this share of the last one, and by more than 1, falls back. A choice: bars
 and lines of one file count from 1 and from 0, and ranks print at slightly different steps."""
+LEFT = ("exit_without_error", "command_ended")
+"""By the host's processes, or by the shell's own words, nobody writes the log any more."""
 _FIRST_WORDS = frozenset({"run_started", "training_plan"})
 """Kinds of what a program prints before it trains; settings alone begin no attempt."""
 _STARTS = frozenset({"run_started", "run_resumed"})  # kinds of a program's own first lines
@@ -27,6 +29,7 @@ class Attempts:
     """Counts the attempts of a run; `number` is that of the present one, from 1.
 
     `counts_in_epoch`: steps begin again with each epoch, so that they show no place in the run.
+    `epoch`: that of the last sample with a step.
     """
 
     def __init__(self) -> None:
@@ -34,7 +37,7 @@ class Attempts:
         self.counts_in_epoch = False
         self._launched = 1
         self._lived: set[str] = set()
-        self._epoch: float | None = None
+        self.epoch: float | None = None
         self._restarting = False
         self._attending: set[int] = set()
 
@@ -55,7 +58,7 @@ class Attempts:
         if isinstance(record, Event):
             return record.kind in _FIRST_WORDS and record.position.path in self._lived
         epoch = record.epoch if isinstance(record, Sample) else None
-        return epoch is not None and self._epoch is not None and self._epoch - epoch >= 1
+        return epoch is not None and self.epoch is not None and self.epoch - epoch >= 1
 
     def begins_with(self, event: Event, *, ended: bool, late: bool) -> bool:
         """Whether an event begins another attempt; `ended`: the present one is over.
@@ -85,7 +88,7 @@ class Attempts:
 
         `last`: the last step of its file and rank. `over`: an end came since.
         """
-        before, self._epoch = self._epoch, sample.epoch
+        before, self.epoch = self.epoch, sample.epoch
         fall = 0 if last is None or sample.step is None else last - sample.step
         back = fall > max(1, LEAST_FALL * (last or 0))
         rises = before is not None and sample.epoch is not None and sample.epoch > before
@@ -118,6 +121,6 @@ class Attempts:
         self._launched = number if launched else self._launched
         self._lived.clear()
         self._attending.clear()
-        self._epoch = None
+        self.epoch = None
         self.counts_in_epoch = False
         return True

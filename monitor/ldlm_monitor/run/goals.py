@@ -4,7 +4,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ldlm_monitor.model.records import FieldValue, Sample
+from ldlm_monitor.model.records import FieldValue, Sample, SampleBlock
 
 LAST_STRIDE = 0.05
 """Largest share of the total between two logged steps for which a run counts as complete with less
@@ -53,7 +53,7 @@ class EpochGoal:
         self._counted = 0.0
         self._first: float | None = None
         self._epoch = -1.0
-        self._records = 0
+        self.records = 0
         self._before: deque[int] = deque(maxlen=EPOCHS_COMPARED)
 
     def observe(self, sample: Sample) -> bool:
@@ -71,10 +71,14 @@ class EpochGoal:
             if self._first is None:
                 self._first = epoch
             else:
-                self._before.append(self._records)
-            self._epoch, self._records = epoch, 0
-        self._records += 1
+                self._before.append(self.records)
+            self._epoch, self.records = epoch, 0
+        self.records += 1
         return fell
+
+    def stays_at(self, epoch: float) -> bool:
+        """Whether a row's epoch is the present one, or a part of it."""
+        return epoch == self._epoch or (epoch > self._epoch and not epoch.is_integer())
 
     @property
     def _total(self) -> float:
@@ -105,7 +109,7 @@ class EpochGoal:
             return False
         usual = min(self._before)
         slack = usual > 1 and self._total * usual * LAST_STRIDE >= 1
-        return self._records >= usual - slack
+        return self.records >= usual - slack
 
 
 class StepGoal:
@@ -187,16 +191,27 @@ class StepGoal:
         self._measured = self._measured or measures
         return measures or (bool(sample.values) and not self._measured)
 
-    def went_on(self) -> None:
-        """Process an advance of the run: words before it did not mean the end of all.
+    def only_counts(self, block: SampleBlock) -> bool:
+        """Whether rows only add to the records of the present epoch."""
+        return ("loss" in block.values or not self._has_loss) and (
+            block.epochs is None or all(map(self._epochs.stays_at, {*block.epochs}))
+        )
+
+    def count(self, records: int, last: Sample) -> None:
+        """Process so many samples of which `only_counts` is true."""
+        self._epochs.records += records - 1
+        self.note(last)
+
+    def went_on(self, times: int = 1) -> None:
+        """Process advances of the run: words before them did not mean the end of all.
 
         Where losses are logged, a count without one is of an evaluation.
         """
-        self._records += 1
+        self._records += times
         trains, self._trains = self._trains, True
         if not trains and self._words:
             return
-        self._records_since += 1
+        self._records_since += times
         if self._records_since > EPILOGUE:
             self._refuted.update(dict.fromkeys(self._results, REFUTED))
             self._results.clear()

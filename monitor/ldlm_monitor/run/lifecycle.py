@@ -6,14 +6,11 @@ from operator import sub
 
 from ldlm_monitor.config import Stall
 from ldlm_monitor.model.names import ENDED_STATES
-from ldlm_monitor.model.records import Event, Heartbeat, Position, Sample, SampleBlock
-from ldlm_monitor.run.attempts import Attempts, is_new_failure
+from ldlm_monitor.model.records import Event, Heartbeat, Position, Sample, TimedRows
+from ldlm_monitor.run.attempts import LEFT, Attempts, is_new_failure
 from ldlm_monitor.run.endings import STRAY_SECONDS, EndingTracker
 from ldlm_monitor.run.goals import StepGoal
-from ldlm_monitor.run.pace import LATE, PAUSES, Pace, is_sign_of_life
-
-_LEFT = ("exit_without_error", "command_ended")
-"""By the host's processes, or by the shell's own words, nobody writes the log any more."""
+from ldlm_monitor.run.pace import LATE, PAUSES, Pace, advances, is_sign_of_life
 
 
 class Lifecycle:
@@ -131,33 +128,38 @@ class Lifecycle:
                 self.goal.observe(sample.step, sample.values, self._stride)
         return begins or (after_death and not self._steps)
 
-    def only_advances(self, block: SampleBlock, start: int, until: float) -> bool:
-        """Whether a block's rows from `start` to time `until`, with rising steps, only advance it.
-
-        False if the run is in another state than running, or may stall between two rows.
+    def only_advances(self, found: Sequence[TimedRows]) -> bool:
+        """Whether rows only advance the run, with rising steps in each file: it is running, and
+        cannot stall between two of them.
         """
-        last = self._steps.get((block.path, block.rank))
-        rises = last is not None and last < block.steps[start]
-        running = rises and self.phase == "running" and not self._stalled
-        doubtful = self.ending.assumed is not None or self._paused_by is not None
-        paused = until - self.last_progress_at >= self.pace.least
-        return running and not doubtful and not paused and not is_sign_of_life(block.values)
+        doubtful = self._stalled or self.is_paused or self.ending.assumed is not None
+        paused = found[-1].times[-1] - self.last_progress_at >= self.pace.least
+        return not (doubtful or paused) and all(
+            self._steps.get((block.path, block.rank), block.steps[0]) < block.steps[0]
+            and not is_sign_of_life(block.values)
+            and self.goal.only_counts(block)
+            for block, *_ in found
+        )
 
-    def observe_steps(self, block: SampleBlock, times: Sequence[float]) -> None:
-        """Process rows logged at `times`, of which `only_advances` is true."""
-        self._steps[block.path, block.rank] = block.steps[-1]
-        self.attempts.note_life(block.path)
-        first = bisect_right(block.steps, self._highest_step)
-        later = times[bisect_right(times, self.last_progress_at, first) :]
+    def observe_steps(self, found: Sequence[TimedRows]) -> None:
+        """Process rows of which `only_advances` is true."""
+        for block, *_ in found:
+            self._steps[block.path, block.rank] = block.steps[-1]
+            self.attempts.note_life(block.path)
+        last = found[-1].block.sample(len(found[-1].times) - 1)
+        self.attempts.epoch = last.epoch
+        self.goal.count(sum(len(each.times) for each in found), last)
+        steps, times, furthest = advances(found, self._highest_step)
+        later = times[bisect_right(times, self.last_progress_at) :]
         self.pace.learn_gaps(map(sub, later, (self.last_progress_at, *later)))
         self.last_progress_at = later[-1] if later else self.last_progress_at
-        if first < len(block):
-            last = block.sample(len(block) - 1)
-            self._highest_step = block.steps[-1]
-            if len(block) - first > 1:
-                self.progress_step = block.steps[-2]
-            self._advance(last.step, last.position, times[-1])
-            self.goal.observe(self._highest_step, last.values, self._stride)
+        if furthest is not None:
+            self._highest_step = steps[-1]
+            if len(steps) > 1:
+                self.progress_step = steps[-2]
+                self.goal.went_on(len(steps) - 1)
+            self._advance(furthest.step, furthest.position, times[-1])
+            self.goal.observe(self._highest_step, furthest.values, self._stride)
 
     def observe_heartbeat(self, beat: Heartbeat, at: float) -> None:
         """Process a heartbeat that a rank logged at `at`."""
@@ -186,7 +188,7 @@ class Lifecycle:
             self._announces_phases = self._announces_phases or kind == "eval_started"
             if not self.ended:
                 self._pause(kind, at)
-        elif kind in _LEFT:
+        elif kind in LEFT:
             self._observe_exit(event, at)
         elif kind == "results":
             self.goal.declare_results(event.message)

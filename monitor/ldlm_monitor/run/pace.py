@@ -10,6 +10,7 @@ from typing import cast
 
 from ldlm_monitor.config import Stall
 from ldlm_monitor.config.fields import Phase
+from ldlm_monitor.model.records import Sample, TimedRows
 
 WINDOW = 1000  # last gaps kept. A choice: more adapt slower, in fewer an outlier moves the limit
 _LONGEST = 48
@@ -55,6 +56,33 @@ PAUSES = {
 def is_sign_of_life(values: Mapping[str, object]) -> bool:
     """Whether the values are of a bar without training steps: an evaluation, or skipped batches."""
     return "eval_progress" in values or "skip_progress" in values
+
+
+def advances(
+    found: Sequence[TimedRows], highest: int
+) -> tuple[Sequence[int], Sequence[float], Sample | None]:
+    """Steps and times of the rows that advance a run beyond step `highest`, and the last of them.
+
+    Of several files, a step counts where it comes first, unless a higher one came before.
+    """
+    if len(found) == 1:  # as mostly, and much faster
+        (block, moments, _) = found[0]
+        first = bisect_right(block.steps, highest)
+        last = block.sample(len(block) - 1) if first < len(block) else None
+        return block.steps[first:], moments[first:], last
+    rows = sorted(
+        (at, index, step)
+        for index, (block, times, _) in enumerate(found)
+        for at, step in zip(times, block.steps, strict=True)
+    )
+    kept = []
+    for row in rows:
+        if row[2] > highest:
+            highest = row[2]
+            kept.append(row)
+    times, files, steps = zip(*kept, strict=True) if kept else ((), (), ())
+    block = found[files[-1] if kept else 0].block
+    return steps, times, block.sample(bisect_left(block.steps, highest)) if kept else None
 
 
 class Pace:

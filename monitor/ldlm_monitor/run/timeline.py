@@ -160,7 +160,7 @@ class Timeline:
                 # Not `replace`, which takes twice as long: of 64 ranks each row is a piece.
                 piece = Chunk(
                     chunk.path, chunk.file, start, line, data, chunk.final and last, chunk.peek,
-                    chunk.age, self._is_timed(index), chunk.framed, chunk.continues, chunk,
+                    chunk.age, self._is_timed(index), chunk.framed, chunk.continues,
                 )  # fmt: skip
                 yield self._times[index], piece
                 if last:

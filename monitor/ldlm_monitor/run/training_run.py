@@ -9,7 +9,7 @@ from ldlm_monitor.model.goodput import Goodput
 from ldlm_monitor.model.histogram import Histogram
 from ldlm_monitor.model.names import RESTARTS, RUN_STATES, STEP_DURATION
 from ldlm_monitor.model.points import DERIVED_STEP_SECONDS, Labels, Measured, Point, make_labels
-from ldlm_monitor.model.records import Event, Heartbeat, Position, Record, Sample, SampleBlock
+from ldlm_monitor.model.records import Event, Position, Record, Sample, SampleBlock, TimedRows
 from ldlm_monitor.model.view import Health, RunView, VerdictView
 from ldlm_monitor.run.accounted_steps import AccountedSteps, goodput_points
 from ldlm_monitor.run.endings import is_by_person
@@ -74,7 +74,7 @@ class TrainingRun:
             urgent = self._observe_progress(record, at, source)
             alarming = self.values.observe(record, source, at, judged)
             return f"nonfinite {record.rank} {' '.join(alarming)}" if alarming else urgent
-        if isinstance(record, Heartbeat):
+        if record.type == "heartbeat":
             stalled = self.life.state == "stalled"
             self.life.observe_heartbeat(record, at)
             self.progress.observe_beat(record, at)
@@ -92,19 +92,16 @@ class TrainingRun:
         first_urgent = self._observe_progress(first, at, source)
         return self._observe_progress(last, at, source) or first_urgent
 
-    def observe_steps(self, block: SampleBlock, times: Sequence[float]) -> None:
-        """Process rows logged at `times`, which never fall: as `observe` for each, but faster.
-
-        `life.only_advances` must be true of them, and the last record must be the row before.
-        """
-        self.life.timed = True
-        self.life.observe_steps(block, times)
-        last = block.sample(len(block) - 1)
-        source = source_of(last, rows=True)
-        self._points = None
-        self.values.observe_block(block, last, source, times=times)
-        self.progress.observe_steps(block, last, times, source)
-        self.steps.observe_block(block, times, source)
+    def observe_steps(self, found: Sequence[TimedRows]) -> None:
+        """Process rows of which `life.only_advances` is true: as `observe` for each, but faster."""
+        self.life.timed, self._points = True, None
+        self.life.observe_steps(found)
+        for block, times, _ in self.values.together(found):
+            last = block.sample(len(block) - 1)
+            source = source_of(last, rows=True)
+            self.values.observe_block(block, last, source, times=times)
+            self.progress.observe_steps(block, last, times, source)
+            self.steps.observe_block(block, times, source)
 
     def _note(self, path: str, rank: int | None) -> None:
         self.files[path] = None

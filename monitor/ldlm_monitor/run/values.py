@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from ldlm_monitor.model.points import DERIVED_STEP_SECONDS, MEASURED, PACES, Labels, Point
-from ldlm_monitor.model.records import Event, Sample, SampleBlock
+from ldlm_monitor.model.records import Event, Sample, SampleBlock, TimedRows
 from ldlm_monitor.model.view import CurveView, GpuView, Statistics
 from ldlm_monitor.run.curve import RunCurve, is_charted
 from ldlm_monitor.run.quantity import (
@@ -42,6 +44,7 @@ class RunValues:
         self._charted: dict[str, ValueSource] = {}
         self.nonfinite = NonfiniteCounts(run)
         self._order = 0
+        self._among: Sequence[float] = ()  # the sorted times of all rows that are added together
         self.dropped = 0  # values of quantities beyond `MAX_QUANTITIES`
 
     def observe(
@@ -70,6 +73,13 @@ class RunValues:
                     alarming.append(quantity)
         return alarming
 
+    def together(self, found: Sequence[TimedRows]) -> Iterator[TimedRows]:
+        """The same rows, to be added one after the other as if in the order of their times."""
+        self._among = sorted(chain(*(rows.times for rows in found))) if len(found) > 1 else ()
+        yield from found
+        self._order += len(self._among)
+        self._among = ()
+
     def observe_block(
         self,
         block: SampleBlock,
@@ -83,12 +93,17 @@ class RunValues:
 
         `last` is the last row. The rows were logged at `times`; if that is None, all at `at`.
         """
-        before, self._order = self._order, self._order + len(block)
+        among = self._among
+
+        def order(row: int) -> int:
+            return self._order + (bisect_right(among, times[row]) if times and among else row + 1)
+
+        newest = order(len(block) - 1)
         self._by_rank.setdefault(block.rank, {})
         for quantity, column in block.values.items():
             kept = self._admit(quantity, last, source, len(column))
             if kept is not None:
-                kept.extend(column, last, self._order)
+                kept.extend(column, last, newest)
                 if kept.curve is not None:
                     kept.curve.extend(block, times, at, column)
         for quantity, cells in block.sparse.items():
@@ -96,11 +111,12 @@ class RunValues:
             sample = block.sample(index)
             kept = self._admit(quantity, sample, source, len(cells))
             if kept is not None:
-                kept.extend(tuple(cells.values()), sample, before + index + 1)
+                kept.extend(tuple(cells.values()), sample, order(index))
                 if kept.curve is not None:
                     for row, value in cells.items():
                         when = at if times is None else times[row]
                         kept.curve.add(block.sample(row), when, value)
+        self._order = self._order if among else newest
 
     def observe_nonfinite(self, event: Event, at: float) -> bool:
         """Count the value that a `nonfinite_metric` event of `at` reports; True if it is new."""
