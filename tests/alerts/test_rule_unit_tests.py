@@ -16,6 +16,7 @@ from ldlm_monitor.promql import parse
 
 ROOT = Path(__file__).resolve().parents[2]
 UNIT_TESTS = sorted((ROOT / "rules").glob("*.test.yml"))
+HOURS = ("detected.test", "monitor.test")  # those whose tests go on for hours
 WITH_ALERTS = [path for path in UNIT_TESTS if path.name != "recording.test.yml"]
 RULES = sorted(set((ROOT / "rules").glob("*.yml")) - set(UNIT_TESTS))
 
@@ -283,7 +284,15 @@ def test_promtool_accepts_the_rules(path: Path) -> None:
 
 @pytest.mark.live
 @promtool
-@pytest.mark.parametrize("path", UNIT_TESTS, ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path",
+    [
+        # promtool takes 8 and 15 s of CPU for the hours of these; ours evaluates them in each run.
+        pytest.param(path, marks=[pytest.mark.long] if path.stem in HOURS else [])
+        for path in UNIT_TESTS
+    ],
+    ids=lambda path: path.name,
+)
 def test_promtool_meets_the_unit_tests_and_none_of_their_broken_variants(
     path: Path, tmp_path: Path
 ) -> None:

@@ -111,7 +111,7 @@ def train(rank):
 """
 
 
-@pytest.mark.long  # the other two have real ranks in each run
+@pytest.mark.long  # a pipeline has real ranks in each run
 def test_of_shards_every_rank_has_the_norm_of_all_once_it_is_put_together(train) -> None:
     training = train(RANKS.format(train=SHARDED, world=2))
     code, errors = training.end()
@@ -167,6 +167,7 @@ def train(rank):
 """
 
 
+@pytest.mark.long  # a pipeline has real ranks in each run
 def test_of_tensor_parallel_ranks_a_group_has_one_loss_and_all_have_one_norm(train) -> None:
     training = train(RANKS.format(train=TENSORS, world=4))
     training.end()

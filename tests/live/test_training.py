@@ -190,6 +190,7 @@ def test_a_healthy_training_raises_nothing_and_ends_well(launch: Launch, watch) 
     assert watcher.fired() == set()
 
 
+@pytest.mark.long  # tests/live/test_gloo_faults.py has a NaN of two ranks in each run
 def test_nan_a_full_disk_and_a_signal_in_one_run(launch: Launch, watch, tmp_path: Path) -> None:
     """None of them ends it: the step is skipped on all ranks, and SIGTERM stops in good order."""
     watcher = watch()
@@ -208,6 +209,7 @@ def test_nan_a_full_disk_and_a_signal_in_one_run(launch: Launch, watch, tmp_path
     assert saved == {"step_00000030", f"step_{rows[-1]['step'] + 1:08d}"}
 
 
+@pytest.mark.long  # recorded and injected kills are judged in each run; here it costs 18 s of CPU
 def test_a_rank_that_is_killed_is_named(launch: Launch, watch) -> None:
     watcher = watch()
     process = launch("kill@40:rank=1")

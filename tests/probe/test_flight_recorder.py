@@ -265,6 +265,7 @@ def test_an_entry_that_is_named_a_million_times_costs_no_more_than_its_bounds() 
 
 
 @pytest.mark.live
+@pytest.mark.long  # four ranks of torch; each run reads the recorders that genuine jobs left
 def test_a_job_that_hangs_now_is_read_the_same(tmp_path) -> None:
     if importlib.util.find_spec("torch") is None:
         pytest.skip("torch is not installed here")
