@@ -39,9 +39,11 @@ class EvidenceFinder:
     def looking_at(self, chunk: Chunk | None, run_name: str) -> Iterator[None]:
         """Judge a chunk's records of a run in this context; None leaves everything as it is."""
         before, self.chunk = self.chunk, chunk or self.chunk
-        yield
-        if chunk is not None:
-            self.store_progress_line(run_name)
+        try:
+            yield
+            if chunk is not None:
+                self.store_progress_line(run_name)
+        finally:
             self.chunk = before
 
     def store_progress_line(self, run_name: str) -> None:

@@ -87,7 +87,7 @@ class RowsInOrder:
     def together(self, until: float) -> Mapping[str, Sequence[TimedRows]]:
         """By run, the rows of blocks before `until` and before any other record, by their ends.
 
-        None if in a file another row than one with the same keys was taken before.
+        Empty if a file's last record was no row with the same keys.
         """
         stop = min(until, *(track.ends() for track in self._tracks.values()))
         found: list[TimedRows] = []

@@ -36,7 +36,8 @@ loggers with milliseconds would make one of each line."""
 EXACT_APART_SECONDS = 0.0
 """`APART_SECONDS` where the rows of several files must keep the exact order of their times."""
 AHEAD_SECONDS = 5.0
-"""As `ALONE_APART_SECONDS`, of several files whose rows are read ahead of their times."""
+"""As `ALONE_APART_SECONDS`, of several files whose rows are read ahead of their times: by default
+those between two evaluations."""
 # The time of the turn, order, numbers of file and piece, and the time.
 _Entry: TypeAlias = tuple[float, float, int, int, float, Chunk]
 
