@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import yaml
 
-from ldlm_monitor.model.records import Severity
+from ldlm_monitor.model.names import Severity
 from ldlm_monitor.text.format import printable
 from ldlm_monitor.text.sanitize import redact
 

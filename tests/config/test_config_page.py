@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from ldlm_monitor.cli.flags import FollowFlags
 from ldlm_monitor.config import Settings, load
-from ldlm_monitor.config.fields import Section
+from ldlm_monitor.model.setting_types import Section
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/configuration.md"
 FLAGS = {field.name: f"`--{field.name.replace('_', '-')}`" for field in fields(FollowFlags)} | {

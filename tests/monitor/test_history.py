@@ -9,8 +9,8 @@ import pytest
 from ldlm_monitor.playback.content import NOMINAL_ROWS, callback_run, launch_facts
 from ldlm_monitor.playback.history import place
 from ldlm_monitor.playback.kinship import has_losses
-from ldlm_monitor.run.run_names import RunNames
 from ldlm_monitor.source.file_system import DIRECT
+from ldlm_monitor.source.run_names import RunNames
 
 LOG = "train_20260129_101500_node0.log"
 END = 1_769_681_800.0

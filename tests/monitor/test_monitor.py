@@ -13,7 +13,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ldlm_monitor.alerts import load_rules
-from ldlm_monitor.config import Stall
 from ldlm_monitor.core.evaluation_schedule import AT_ONCE, WINDOW_SECONDS
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.model.alert import Transition
@@ -21,6 +20,7 @@ from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.records import Event, Position
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.promql import parse
+from ldlm_monitor.run.stall import Stall
 
 LOG = "train_logs/train_20260129_101500_node0.log"
 RUN = "train_20260129_101500"

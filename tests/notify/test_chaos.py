@@ -34,7 +34,7 @@ DELIVERS = """
 import sys, threading, time
 from pathlib import Path
 from ldlm_monitor.model.alert import Transition
-from ldlm_monitor.config.policy import Policy
+from ldlm_monitor.notify.policy import Policy
 from ldlm_monitor.notify import http_client
 from ldlm_monitor.notify.courier import Courier
 from ldlm_monitor.notify.outbox import Outbox

@@ -12,11 +12,11 @@ from itertools import pairwise
 import pytest
 import slack_api as local
 
-from ldlm_monitor.config.policy import Policy
 from ldlm_monitor.model.errors import DeliveryError
 from ldlm_monitor.notify.courier import Courier, Receiver, Sender, stop_all
 from ldlm_monitor.notify.message import Message, Notification, Receipt, to_json
 from ldlm_monitor.notify.outbox import Outbox
+from ldlm_monitor.notify.policy import Policy
 from ldlm_monitor.notify.slack_bot import SlackBot
 from ldlm_monitor.notify.slack_message import SlackWebhook
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.config.policy import Policy
 from ldlm_monitor.model.alert import State, Transition
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.model.view import AlertView
 from ldlm_monitor.notify.message import Notification, Receipt, from_transition
 from ldlm_monitor.notify.outbox import Outbox
+from ldlm_monitor.notify.policy import Policy
 from ldlm_monitor.notify.silences import (
     MAX_KEPT,
     Acknowledgement,

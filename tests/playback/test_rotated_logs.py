@@ -17,7 +17,7 @@ from ldlm_monitor.config import Settings
 from ldlm_monitor.model.view import RunView
 from ldlm_monitor.playback.history import place
 from ldlm_monitor.playback.replay import Replay
-from ldlm_monitor.run.run_names import RunNames
+from ldlm_monitor.source.run_names import RunNames
 from ldlm_monitor.supervise.streams import RunLog
 
 NOW = 1_769_681_700.0

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from ldlm_monitor.config import Stall
 from ldlm_monitor.model.records import Event, Position, Sample
 from ldlm_monitor.run.lifecycle import Lifecycle
+from ldlm_monitor.run.stall import Stall
 
 BARS, ROWS = "train_node0.log", "training_log.jsonl"
 

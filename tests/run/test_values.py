@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.config import Stall
 from ldlm_monitor.model.records import Event, Position, Sample, SampleBlock
 from ldlm_monitor.run.quantity import ValueSource, exported_name
+from ldlm_monitor.run.stall import Stall
 from ldlm_monitor.run.training_run import TrainingRun
 from ldlm_monitor.run.values import MAX_QUANTITIES, RunValues
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import pytest
 from screens import NOW, Screen, Shown, on_screen
 
-from ldlm_monitor.config.settings import Look
 from ldlm_monitor.model.view import AlertView, InputView, ReasonView, RunView, Snapshot
 from ldlm_monitor.notify.content import news_of
 from ldlm_monitor.notify.message import Message, Notification, Story, from_transition, story_of
@@ -13,6 +12,7 @@ from ldlm_monitor.report.contents import Item, brief_sections, sections, what_to
 from ldlm_monitor.report.document import report
 from ldlm_monitor.tui.draw import ASCII, UNICODE
 from ldlm_monitor.tui.hold_back import muted
+from ldlm_monitor.tui.look import Look
 from ldlm_monitor.tui.page_context import PageContext
 from ldlm_monitor.tui.triage import NEWS_SECONDS, arranged, middle_cut, shared_prefix, triaged, why
 

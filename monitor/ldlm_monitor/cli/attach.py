@@ -90,7 +90,7 @@ def tls(configured: Attach) -> ssl.SSLContext | None:
         return None
     import ssl
 
-    from ldlm_monitor.config.receivers import check_mode
+    from ldlm_monitor.state.secret_files import check_mode
 
     where = f"attach.ca_file: {configured.ca_file}"
     try:

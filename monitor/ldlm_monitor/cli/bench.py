@@ -50,9 +50,9 @@ def bench(
         quiet: Do not show the command's output.
         list_: List the records that are kept.
     """
+    from ldlm_monitor.analysis.bench_measuring import BenchLimits, BenchReader, Measuring
     from ldlm_monitor.analysis.bench_record import FILE
     from ldlm_monitor.supervise import launch, run_folder, started_in
-    from ldlm_monitor.supervise.measuring import BenchLimits, BenchReader, Measuring
 
     found = settings(flags)
     if list_:
@@ -60,7 +60,7 @@ def bench(
     if name is None:
         raise UsageError("is missing", where="--name", remedy="give the record a name")
     words = shown_dash(command)
-    reader = BenchReader(name, found, also, lambda text: print(text, file=sys.stderr))
+    reader = BenchReader(name, found.formats, also, lambda text: print(text, file=sys.stderr))
     run, front, link = launch.start(words, name, log_dir, echo=not quiet, reports=True)
     reader.begin(Path(run.log))
     measuring = Measuring(link, reader, BenchLimits(steps, seconds, grace))

@@ -53,8 +53,8 @@ def send_test(*, flags: SharedFlags | None = None) -> int:
 
 def _receivers(configured: Settings, now: float) -> Iterator[tuple[str, Callable[[], object]]]:
     """Each receiver's name, and a function that sends the test message and may return a remark."""
-    from ldlm_monitor.daemon.dispatcher import otlp_logs, receivers_of
     from ldlm_monitor.notify.message import from_transition, message_of
+    from ldlm_monitor.notify.receivers import otlp_logs, receivers_of
     from ldlm_monitor.notify.slack_bot import SlackBot
     from ldlm_monitor.notify.states import AlertmanagerClient, SentAlert, ping
 

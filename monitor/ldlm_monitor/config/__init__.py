@@ -1,7 +1,6 @@
 """Every setting, parsed once: flag beats environment (`LDLM_*`) beats `ldlm-monitor.toml`."""
 
 from ldlm_monitor.config.load import load
-from ldlm_monitor.config.receivers import Attach, Slack
-from ldlm_monitor.config.settings import FailOn, Settings, Stall
+from ldlm_monitor.config.settings import Attach, FailOn, Settings
 
-__all__ = ["Attach", "FailOn", "Settings", "Slack", "Stall", "load"]
+__all__ = ["Attach", "FailOn", "Settings", "load"]

@@ -5,10 +5,10 @@ The reason of a default is a comment above it; the text below it is part of the 
 
 from typing import Annotated, Final, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 from pydantic.fields import FieldInfo
 
-from ldlm_monitor.config.fields import (
+from ldlm_monitor.model.setting_types import (
     BaseUrl,
     Discovery,
     Hosts,
@@ -17,41 +17,27 @@ from ldlm_monitor.config.fields import (
     Name,
     Paths,
     Patterns,
-    PhaseLimits,
     Seconds,
     SecondsFromZero,
     Section,
     UserPath,
-    address,
 )
-from ldlm_monitor.config.receivers import (
+from ldlm_monitor.notify.receiver_settings import (
     AlertmanagerSettings,
     Apprise,
-    Attach,
     HeartbeatSettings,
     OtlpSettings,
     Slack,
     WebhookSettings,
 )
+from ldlm_monitor.run.stall import Stall
+from ldlm_monitor.state.secret_files import secret_of
+from ldlm_monitor.text.addresses import address
+from ldlm_monitor.tui.look import Look
 
 FailOn: TypeAlias = Literal[
     "critical", "error", "warning", "never"
 ]  # the least severity for which the exit code is 3; never: none
-
-
-class Stall(Section):
-    """How long a pause may last before the run counts as stalled."""
-
-    # A choice: a checkpoint or a slow batch of a small model takes seconds, and nobody needs an
-    # alert sooner.
-    floor_seconds: Seconds = 30
-    """No learned limit is shorter than this."""
-    # PyTorch's default timeout of NCCL process groups: ranks that wait longer for each other fail.
-    startup_seconds: Seconds = 600
-    """The limit until enough steps were logged to learn the run's pace."""
-    limit_seconds: PhaseLimits = Field(default={}, examples=[{"evaluating": 900}])
-    """Your own limit for a phase (`starting`, `running`, `evaluating`, `checkpointing`); it
-    replaces the learned one."""
 
 
 class Probe(Section):
@@ -62,14 +48,31 @@ class Probe(Section):
     this host."""
 
 
-class Look(Section):
-    """How the screen looks, and its keys."""
+class Attach(Section):
+    """How `attach` authenticates itself, and which servers it trusts."""
 
-    theme: str = "auto"
-    """A theme of the palette (Ctrl+P), such as `textual-light` or `nord`; `auto`: light or dark, as
-    the terminal says its background is (OSC 11), or else `COLORFGBG`; dark if neither does."""
-    keys: dict[str, str] = Field(default={}, examples=[{"everywhere.quit": "Q", "run.zoom": "i"}])
-    """Keys by what they do, `page.title` as the palette names it; several with commas."""
+    token: SecretStr | None = Field(default=None, examples=["..."])
+    """The bearer token for `attach`. A secret: refused in the configuration file."""
+    token_file: UserPath | None = Field(default=None, examples=["attach.token"])
+    """A file that holds the bearer token for `attach`."""
+    username: str | None = Field(default=None, examples=["ada"])
+    """The user for `attach`, with a password."""
+    password_file: UserPath | None = Field(default=None, examples=["attach.password"])
+    """A file that holds that user's password."""
+    ca_file: UserPath | None = Field(default=None, examples=["ca.pem"])
+    """Certificates (PEM) that `attach` trusts, instead of the system's."""
+    cert_file: UserPath | None = Field(default=None, examples=["client.pem"])
+    """The certificate (PEM) that `attach` presents where the monitor requires one."""
+    key_file: UserPath | None = Field(default=None, examples=["client.key"])
+    """The key of that certificate."""
+
+    def bearer(self) -> str | None:
+        """The token; None if none is set. Raises ConfigError if its file is unusable."""
+        return secret_of(self.token_file, "attach.token_file", "the token", self.token)
+
+    def password(self) -> str | None:
+        """The password; None if none is set. Raises ConfigError if its file is unusable."""
+        return secret_of(self.password_file, "attach.password_file", "the password")
 
 
 class Settings(Section):

@@ -2,18 +2,36 @@
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
+from typing import Protocol
 
 from ldlm_monitor.alerts import Context, RuleSet, load_rules
-from ldlm_monitor.config import Settings
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.core.rule_engine import packaged_set
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.promql import Expression, parse
-from ldlm_monitor.run.run_names import RunNames
+from ldlm_monitor.run.stall import Stall
+from ldlm_monitor.source.run_names import RunNames
+
+
+class MonitorSettings(Protocol):
+    """The settings of a monitor, as the documentation of the configuration describes each."""
+
+    rules: tuple[Path, ...]
+    promql_experimental: bool
+    formats: tuple[Path, ...]
+    run: str | None
+    evaluation_interval: float
+    end_series_after_seconds: float
+    stall: Stall
+    external_labels: dict[str, str]
+    external_url: str | None
 
 
 def assemble(
-    settings: Settings, stopwatch: Callable[[], float] | None = None, parser: Parser | None = None
+    settings: MonitorSettings,
+    stopwatch: Callable[[], float] | None = None,
+    parser: Parser | None = None,
 ) -> Monitor:
     """A new monitor with the settings' rules, formats and limits.
 
@@ -34,7 +52,7 @@ def assemble(
     )
 
 
-def rules_of(settings: Settings) -> RuleSet[Expression]:
+def rules_of(settings: MonitorSettings) -> RuleSet[Expression]:
     """The rules that the settings name, otherwise the packaged ones. Raises `RuleError`."""
     if not settings.rules:
         return packaged_set()

@@ -6,7 +6,7 @@ from typing import Final
 
 from ldlm_monitor.alerts import ActiveAlert
 from ldlm_monitor.incidents import Incidents
-from ldlm_monitor.model.names import SEVERITIES
+from ldlm_monitor.model.names import severity_rank
 from ldlm_monitor.model.points import Point
 from ldlm_monitor.model.view import AlertView, Health, ReasonView, RunView, Snapshot
 from ldlm_monitor.promql import Expression
@@ -129,7 +129,7 @@ def _of_alert(alert: ActiveAlert[Expression]) -> ReasonView:
 
 def _rank(severity: str) -> int:
     """The index in `HEALTH` of a severity; an unknown one counts as info."""
-    return SEVERITIES.index(severity) if severity in SEVERITIES else 0
+    return max(severity_rank(severity), 0)
 
 
 def decided_on(run: RunView, alert: str) -> str:

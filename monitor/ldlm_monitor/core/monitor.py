@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 
 from ldlm_monitor.alerts import NO_CONTEXT, Context, RuleSet
-from ldlm_monitor.config import Stall
 from ldlm_monitor.core.decisions import decided
 from ldlm_monitor.core.evaluation_schedule import EvaluationSchedule, EvaluationThrottle
 from ldlm_monitor.core.explanation import EvidenceFinder, Explainer, facts_from, with_rank
@@ -25,8 +24,9 @@ from ldlm_monitor.parse import Parser, is_rows
 from ldlm_monitor.promql import Expression
 from ldlm_monitor.run.fleet import Fleet
 from ldlm_monitor.run.replicas import CHECKSUM
-from ldlm_monitor.run.run_names import RunNames
+from ldlm_monitor.run.stall import Stall
 from ldlm_monitor.run.training_run import TrainingRun
+from ldlm_monitor.source.run_names import RunNames
 
 RECENT = 500  # events, and transitions, in a snapshot. A choice: more to read, more to copy
 

@@ -10,18 +10,9 @@ from functools import partial
 from pathlib import Path
 
 from ldlm_monitor.config import Settings
-from ldlm_monitor.config.fields import is_loopback
 from ldlm_monitor.core.assemble import rules_of
 from ldlm_monitor.core.rule_lint import lint
-from ldlm_monitor.daemon.dispatcher import (
-    Dispatcher,
-    couriers,
-    draw_from,
-    incident_log,
-    policy_of,
-    receivers_of,
-    senders,
-)
+from ldlm_monitor.daemon.dispatcher import Dispatcher
 from ldlm_monitor.daemon.judging_clock import JudgingClock
 from ldlm_monitor.daemon.listener import listen, names_for, url_of, write_file_sd
 from ldlm_monitor.daemon.local_source import LocalSource
@@ -36,6 +27,14 @@ from ldlm_monitor.model.queries import Source
 from ldlm_monitor.model.view import Snapshot
 from ldlm_monitor.notify.courier import Receiver, Sender, stop_all
 from ldlm_monitor.notify.outbox import Outbox
+from ldlm_monitor.notify.receivers import (
+    couriers,
+    draw_from,
+    incident_log,
+    policy_of,
+    receivers_of,
+    senders,
+)
 from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.notify.slack_message import HOW_TO_CONFIGURE
 from ldlm_monitor.playback.recording import Recorder
@@ -48,6 +47,7 @@ from ldlm_monitor.source.notices import Journal
 from ldlm_monitor.source.wake import Waker
 from ldlm_monitor.state.state_dir import StateDir, default_state_dir
 from ldlm_monitor.state.state_store import StateStore
+from ldlm_monitor.text.addresses import is_loopback
 from ldlm_monitor.text.lines import status_lines
 from ldlm_monitor.text.sanitize import redact
 
@@ -107,7 +107,7 @@ def run(
             journal=journal,
             stopping=lambda: signals.stop,
         )
-        draw_from(pump, receivers)
+        draw_from(lambda: pump.snapshot.curves, receivers)
         stack.callback(pump.close)
         signals.wake = partial(waker.ring, Path())
         source = LocalSource(
@@ -153,7 +153,15 @@ def run(
         server = listen(settings, gate, bind)
         stack.callback(server.stop)
         url = url_of(settings.listen_address[0], server.port, encrypts=gate.encrypts)
-        _start(senders(settings, pump, outbox, settings.external_url or url, exported), sending)
+        to_servers = senders(
+            settings,
+            outbox,
+            url=settings.external_url or url,
+            snapshot=lambda: pump.snapshot,
+            turns=lambda: pump.turns,
+            exported=exported,
+        )
+        _start(to_servers, sending)
         stack.callback(write_file_sd(settings, server.port, gate))
         try:
             _greet(settings, pump, state, url, receivers)

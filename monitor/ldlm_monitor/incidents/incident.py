@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from ldlm_monitor.config.policy import severity_rank
 from ldlm_monitor.incidents import incident_view
 from ldlm_monitor.incidents.clues import FAILING, MAX_MESSAGE, Clue, Tier, clue_of, rank_in, tier_of
 from ldlm_monitor.incidents.folded_evidence import Evidence
@@ -11,6 +10,7 @@ from ldlm_monitor.incidents.root_cause import Judgement, judge
 from ldlm_monitor.incidents.roster import RunFacts
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.incident_view import IncidentView
+from ldlm_monitor.model.names import severity_rank
 from ldlm_monitor.model.records import Event, Position
 from ldlm_monitor.model.view import ReasonView
 
@@ -145,7 +145,7 @@ class Incident:
         """Add a firing alert about the incident; `key` is `Transition.key`."""
         self.alerts[alert] = None
         self.firing.add(key)
-        self.severity = min(self.severity, severity, key=severity_rank)
+        self.severity = max(self.severity, severity, key=severity_rank)
         if severity in ("error", "critical"):
             self.shows = True
 
@@ -159,7 +159,7 @@ class Incident:
         self.run_ended = at
         self.shows = self.shows or state != "finished"
         severity = {"crashed": "critical", "killed": "warning"}.get(state, "info")
-        self.severity = min(self.severity, severity, key=severity_rank)
+        self.severity = max(self.severity, severity, key=severity_rank)
 
     def recover(self, at: float) -> None:
         """Mark the incident as recovered: the run took steps again at `at`."""

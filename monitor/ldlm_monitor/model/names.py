@@ -1,8 +1,9 @@
 """The public names: users' rules and dashboards rely on them, so a rename breaks theirs."""
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
-SEVERITIES = ("info", "warning", "error", "critical")
+Severity: TypeAlias = Literal["info", "warning", "error", "critical"]  # rising
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 """Severities, rising. A run's `ldlm_run_health` is the index of the worst of its reasons."""
 
 _ENDED = ("finished", "crashed", "killed", "ended")  # states of a run that is over
@@ -30,6 +31,11 @@ CANONICAL_PREFIXES = ("loss_", "accuracy_")
 RATES = ("tokens_per_second", "samples_per_second", "steps_per_second")
 """Quantities of throughput; the first that a run has is shown. The order is a choice: tokens
 measure the work whatever the batch size, steps are what most logs have."""
+
+
+def severity_rank(severity: str) -> int:
+    """A severity's place in `SEVERITIES`: the worst has the highest; -1 for an unknown one."""
+    return SEVERITIES.index(severity) if severity in SEVERITIES else -1
 
 
 class Metric(NamedTuple):

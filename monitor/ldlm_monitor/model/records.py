@@ -12,11 +12,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias
 
 from ldlm_monitor.model.chunk import Chunk
+from ldlm_monitor.model.names import Severity
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-Severity: TypeAlias = Literal["info", "warning", "error", "critical"]  # of an event, rising
 Scalar: TypeAlias = str | int | float | bool | None  # a JSON value that is no array or object
 SampleSource: TypeAlias = Literal["callback", "jsonl", "text", "bar", "inferred"]
 """What gave a sample: the callback's rows, other rows, a line or a bar of a known format, or a line

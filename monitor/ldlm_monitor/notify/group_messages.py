@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
-from ldlm_monitor.config.policy import Policy, StreamPolicy, severity_rank
+from ldlm_monitor.model.names import severity_rank
 from ldlm_monitor.notify.deliveries import UNSURE, Holds, mark_in_flight, settle
 from ldlm_monitor.notify.groups import DIGEST, INCIDENT, WAITS, flaps, interval_seconds
 from ldlm_monitor.notify.message import Message, Notification, Step, Story, from_json, to_json
+from ldlm_monitor.notify.policy import Policy, StreamPolicy
 
 BATCH: Final = 5000
 """Notifications of one message at most: a choice; one for each of 5000 ranks, tens of MB in all."""
@@ -223,7 +224,7 @@ def _sent(
 ) -> None:
     group, message = pending.group, pending.message
     severities = [message.worst_sent, *(each.severity for each in message.news)]
-    worst = min(severities, key=severity_rank)
+    worst = max(severities, key=severity_rank)
     waits = db.execute(f"SELECT {WAITS} FROM message_group WHERE id = ?", (group.id,)).fetchone()[0]
     is_over = not waits and not message.firing
     repeat_seconds = policy.repeat_seconds(digest=group.kind == DIGEST)

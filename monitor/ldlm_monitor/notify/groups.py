@@ -10,8 +10,8 @@ outbox's file. Every function runs within a transaction on that file. Times are 
 import sqlite3
 from typing import Final
 
-from ldlm_monitor.config.policy import Policy, StreamPolicy
 from ldlm_monitor.notify.message import FLAPPING, Notification
+from ldlm_monitor.notify.policy import Policy, StreamPolicy
 
 ALONE, DIGEST, INCIDENT = "alone", "digest", "incident"
 """Kinds of groups: one transition; the info alerts of all runs; alerts of one run's failure."""

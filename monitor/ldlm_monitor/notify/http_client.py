@@ -10,8 +10,8 @@ from typing import Final
 from urllib.parse import urlsplit
 from urllib.request import HTTPErrorProcessor, ProxyHandler, Request, build_opener
 
-from ldlm_monitor.config.fields import is_loopback
 from ldlm_monitor.model.errors import ConfigError, DeliveryError
+from ldlm_monitor.text.addresses import is_loopback
 from ldlm_monitor.text.sanitize import plain
 
 PERMANENT: Final = frozenset({400, 401, 403, 404, 405, 410, 413})

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from ldlm_monitor.config.policy import severity_rank
 from ldlm_monitor.model.incident_view import IncidentView
-from ldlm_monitor.model.names import ALERTS
+from ldlm_monitor.model.names import ALERTS, severity_rank
 from ldlm_monitor.notify.message import MAX_LABEL, Notification, fit, page_of, story_of
 from ldlm_monitor.notify.outbox import Outbox
 
@@ -56,7 +55,7 @@ def incident_notification(
         key=f"incident {story.id}",
         alert="Incident",
         state=("resolved" if view.state == "recovered" else "ended") if ended else "firing",
-        severity=min(known, key=severity_rank, default="error"),
+        severity=max(known, key=severity_rank, default="error"),
         reason=view.ended_reason if ended else "",
         run=labels["run"],
         rank=story.rank,

@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar, cast
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from ldlm_monitor.config.policy import severity_rank
 from ldlm_monitor.model.alert import State, Transition
 from ldlm_monitor.model.incident_view import IncidentView
+from ldlm_monitor.model.names import severity_rank
 from ldlm_monitor.text.sanitize import run_path, sanitized, shorten
 
 MAX_TEXT = 4000
@@ -135,7 +135,7 @@ class Message:
     def is_worse(self) -> bool:
         """Whether a new alert fires with a severity worse than any that was sent before."""
         news = [severity_rank(each.severity) for each in self.news if each.state == "firing"]
-        return bool(news) and min(news) < severity_rank(self.worst_sent)
+        return bool(news) and max(news) > severity_rank(self.worst_sent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class Receipt:
 
 def weight(each: Notification) -> tuple[bool, int, float]:
     """Sort key: firing alerts first, then the worst severity, then the earliest start."""
-    return each.state != "firing", severity_rank(each.severity), each.started_at
+    return each.state != "firing", -severity_rank(each.severity), each.started_at
 
 
 def from_transition(transition: Transition, external_url: str | None = None) -> Notification:

@@ -11,7 +11,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from ldlm_monitor.config.policy import StreamPolicy
 from ldlm_monitor.model.errors import DeliveryError
 from ldlm_monitor.model.histogram import Histogram
 from ldlm_monitor.model.incident_view import IncidentView
@@ -19,6 +18,7 @@ from ldlm_monitor.notify import deliveries, group_messages, groups
 from ldlm_monitor.notify.deliveries import Holds, Outcome
 from ldlm_monitor.notify.group_messages import Pending
 from ldlm_monitor.notify.message import Notification, Receipt, story_of
+from ldlm_monitor.notify.policy import StreamPolicy
 from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.state.database import Database
 

@@ -16,8 +16,8 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 from urllib.request import Request
 
-from ldlm_monitor.config.policy import severity_rank
 from ldlm_monitor.model.errors import ConfigError, DeliveryError
+from ldlm_monitor.model.names import severity_rank
 from ldlm_monitor.notify.content import Content, news_of, whole_of
 from ldlm_monitor.notify.http_client import SHOWN, HttpAnswer, checked_url, deliver, post
 from ldlm_monitor.notify.message import Message, Receipt
@@ -160,7 +160,7 @@ class SlackBot:
     def _begin(self, message: Message) -> Receipt:
         answer = self._post(message, whole_of(message))
         place = f"{answer['channel']} {answer['ts']}"
-        is_info = severity_rank(message.lead.severity) >= severity_rank("info")
+        is_info = severity_rank(message.lead.severity) <= severity_rank("info")
         picture = None if is_info else partial(self._add_picture, message, place)
         return Receipt(place, then=picture)
 

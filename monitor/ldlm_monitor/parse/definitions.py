@@ -14,7 +14,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ldlm_monitor.model.errors import FormatError, first_problem
-from ldlm_monitor.model.records import Scalar, Severity
+from ldlm_monitor.model.names import Severity
+from ldlm_monitor.model.records import Scalar
 from ldlm_monitor.parse.patterns import NumberSpec, check_groups
 from ldlm_monitor.text.yaml_files import YAML_LOADER
 

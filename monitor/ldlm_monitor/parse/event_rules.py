@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ldlm_monitor.model.chunk import Chunk, Origin
+from ldlm_monitor.model.names import Severity
 from ldlm_monitor.model.records import (
     Event,
     FieldValue,
@@ -14,7 +15,6 @@ from ldlm_monitor.model.records import (
     Record,
     Sample,
     SampleSource,
-    Severity,
 )
 from ldlm_monitor.parse import definitions
 from ldlm_monitor.parse.patterns import Pattern, PatternMatch, number, quantity

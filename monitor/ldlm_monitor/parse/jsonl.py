@@ -9,14 +9,13 @@ import math
 from datetime import datetime
 from typing import Any
 
-from ldlm_monitor.model.names import SEVERITIES
+from ldlm_monitor.model.names import SEVERITIES, Severity
 from ldlm_monitor.model.records import (
     FieldValue,
     Heartbeat,
     Record,
     Sample,
     Scalar,
-    Severity,
     as_count,
     row_source,
 )

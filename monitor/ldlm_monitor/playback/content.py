@@ -19,11 +19,11 @@ from ldlm_monitor.parse.patterns import compile_pattern
 from ldlm_monitor.parse.stamps import Stamp, placed, stamps
 from ldlm_monitor.parse.tracebacks import MAX_TEXT_BYTES
 from ldlm_monitor.run.line_clock import BEFORE_SECONDS, Place, with_ends
-from ldlm_monitor.run.run_names import RunNames
 from ldlm_monitor.run.timeline import StepClock, Timeline, from_rows, from_steps
 from ldlm_monitor.source.backlog import Backlog
 from ldlm_monitor.source.companions import LaunchFacts
 from ldlm_monitor.source.file_system import DIRECT, Disk
+from ldlm_monitor.source.run_names import RunNames
 
 HEAD_BYTES = 256 * 1024
 """Bytes at a log's start searched for its launch: a choice; 50 times our need, and more is slow."""

@@ -17,12 +17,12 @@ from ldlm_monitor.playback.content import Stretch, form_of, has_times, name_by_c
 from ldlm_monitor.playback.history_file import HistoryFile, StreamFile
 from ldlm_monitor.playback.rotated_logs import JoinedStretch, logs_of
 from ldlm_monitor.run.line_clock import between_lines, from_lines
-from ldlm_monitor.run.run_names import RunNames
 from ldlm_monitor.run.timeline import StepClock, Timeline, at_once, from_bars
 from ldlm_monitor.source.backlog import Backlog
 from ldlm_monitor.source.file_system import DIRECT, Disk
 from ldlm_monitor.source.notices import Journal
 from ldlm_monitor.source.open_files import affordable_files
+from ldlm_monitor.source.run_names import RunNames
 from ldlm_monitor.source.split import Splitter, split
 
 APART_SECONDS = 0.2

@@ -25,9 +25,9 @@ from ldlm_monitor.playback.content import (
     part,
     row_moments,
 )
-from ldlm_monitor.run.run_names import launch_time
 from ldlm_monitor.source.companions import Companion, LaunchFacts, Surroundings, companions
 from ldlm_monitor.source.file_system import Disk
+from ldlm_monitor.source.run_names import launch_time
 
 SLACK_SECONDS = 120.0
 """How far apart two files of one launch may have been written last, where the log has no times. A

@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
-from ldlm_monitor.config import Settings
-from ldlm_monitor.core.assemble import assemble
+from ldlm_monitor.core.assemble import MonitorSettings, assemble
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.errors import InputError
@@ -24,25 +24,33 @@ from ldlm_monitor.playback.history import (
 )
 from ldlm_monitor.playback.kinship import kin
 from ldlm_monitor.playback.strangers import Apart, notices_of, set_apart
-from ldlm_monitor.run.run_names import RunNames, launch_time
 from ldlm_monitor.source.companions import Surroundings
 from ldlm_monitor.source.decoders import remedy
 from ldlm_monitor.source.input_patterns import resolve
+from ldlm_monitor.source.run_names import RunNames, launch_time
+
+
+class ReplaySettings(MonitorSettings, Protocol):
+    """The settings of a monitor and of the files that it judges."""
+
+    files: tuple[str, ...]
+    companions: bool
 
 
 class Replay:
     """One pass over files that are finished, or are read as if they were.
 
     It waits for nothing and sends nothing; the clock ends at the last byte's time. `monitor`
-    judges `history`. `notices`, `apart`, `ahead`: see `gather`. `parser`: one made of the settings'
-    formats; None makes it. `looks`: at the end, look whether runs of this host still have their
-    processes. Raises `InputError`, `RuleError` or `FormatError` for unusable files.
+    judges `history`. `notices`, `apart`, `ahead`, `alone`: see `gather`. `parser`: one made of the
+    settings' formats; None makes it. `looks`: at the end, look whether runs of this host still have
+    their processes. Raises `InputError`, `RuleError` or `FormatError` for unusable files.
     """
 
     def __init__(
         self,
-        settings: Settings,
+        settings: ReplaySettings,
         *,
+        alone: Path | None = None,
         apart: float | None = None,
         parser: Parser | None = None,
         looks: bool = False,
@@ -50,7 +58,8 @@ class Replay:
     ) -> None:
         self._looks = looks
         self.monitor = assemble(settings, parser=parser)
-        found = gather(settings, self.monitor.names, apart=apart, ahead=ahead)
+        names = self.monitor.names
+        found = gather(settings, names, alone=alone, apart=apart, ahead=ahead)
         self.history, self.notices = found
 
     def transitions(self) -> Iterator[Transition]:
@@ -116,18 +125,23 @@ class Replay:
 
 
 def gather(
-    settings: Settings, names: RunNames, *, apart: float | None = None, ahead: bool = False
+    settings: ReplaySettings,
+    names: RunNames,
+    *,
+    alone: Path | None = None,
+    apart: float | None = None,
+    ahead: bool = False,
 ) -> tuple[History, list[str]]:
     """The history of the settings' files and companions, and notices of files added or left out.
 
-    `apart`: seconds that the rows of one piece may span; None: the most that keeps the order of
-    rows over all files. `ahead`: then rows of several files may come ahead of their times. Raises
-    `InputError`.
+    `alone`: a log to take instead of all these. `apart`: seconds that the rows of one piece may
+    span; None: the most that keeps the order of rows over all files. `ahead`: then rows of several
+    files may come ahead of their times. Raises `InputError`.
     """
-    patterns = resolve(settings.files, base=Path())
+    patterns = resolve(settings.files if alone is None else (str(alone),), base=Path())
     files = patterns.present()
     notices = [f"{path}: left out, a copy of the file beside it" for path in patterns.copies()]
-    if settings.companions:
+    if settings.companions and alone is None:
         inputs = {path.resolve(): path for path in files if not patterns.names(path)}
         files = _with_companions(files, names, notices, inputs)
     ahead = ahead and apart is None and len(files) > 1

@@ -7,8 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from ldlm_monitor.config import Settings
-from ldlm_monitor.core.assemble import assemble
+from ldlm_monitor.core.assemble import MonitorSettings, assemble
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk
@@ -16,7 +15,7 @@ from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.playback.content import nominal
 from ldlm_monitor.playback.history import History
 from ldlm_monitor.playback.recording import Begun, Entry, Fed, Finished, Observed, entries
-from ldlm_monitor.playback.replay import Replay
+from ldlm_monitor.playback.replay import Replay, ReplaySettings
 from ldlm_monitor.source.log_parts import LogReader
 
 Play: TypeAlias = Callable[[], list[Transition]]  # judges an input or the end
@@ -47,7 +46,7 @@ class TimedInputs:
     finish: Play
 
 
-def of_logs(settings: Settings) -> TimedInputs:
+def of_logs(settings: ReplaySettings) -> TimedInputs:
     """The finished logs that `settings` name. Raises as `Replay` does."""
     replay = Replay(settings, ahead=False)
     history, monitor = replay.history, replay.monitor
@@ -72,7 +71,7 @@ def of_logs(settings: Settings) -> TimedInputs:
     )
 
 
-def of_recording(path: Path, settings: Settings, folder: Path) -> TimedInputs:
+def of_recording(path: Path, settings: MonitorSettings, folder: Path) -> TimedInputs:
     """The inputs of a recording; playing it writes the logs into `folder`. Raises `InputError`."""
     start, end, runs = _extent(path)
     monitor = assemble(settings)

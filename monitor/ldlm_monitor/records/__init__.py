@@ -1,5 +1,6 @@
 """The typed records, under their public name (contract, section 7)."""
 
+from ldlm_monitor.model.names import Severity
 from ldlm_monitor.model.records import (
     Event,
     Heartbeat,
@@ -7,7 +8,6 @@ from ldlm_monitor.model.records import (
     Record,
     Sample,
     SampleBlock,
-    Severity,
     adapter,
     from_json,
     to_json,

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from ldlm_monitor.model.names import SEVERITIES
+from ldlm_monitor.model.names import SEVERITIES, severity_rank
 from ldlm_monitor.model.view import AlertView, Snapshot
 from ldlm_monitor.text.yaml_files import packaged_yaml
 
@@ -23,7 +23,7 @@ def firing(snapshot: Snapshot) -> list[AlertView]:
         for alert in snapshot.alerts
         if alert.state == "firing" and alert.labels.get("severity") in SEVERITIES
     ]
-    return sorted(found, key=lambda alert: -SEVERITIES.index(alert.labels["severity"]))
+    return sorted(found, key=lambda alert: -severity_rank(alert.labels["severity"]))
 
 
 @dataclass(frozen=True, slots=True)

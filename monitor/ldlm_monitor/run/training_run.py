@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ldlm_monitor.config import Stall
 from ldlm_monitor.model.goodput import Goodput
 from ldlm_monitor.model.histogram import Histogram
 from ldlm_monitor.model.names import RESTARTS, RUN_STATES, STEP_DURATION
@@ -18,6 +17,7 @@ from ldlm_monitor.run.pace import STEP_BUCKETS
 from ldlm_monitor.run.progress import EventCounts, LoggedSettings, Progress
 from ldlm_monitor.run.quantity import SourceLine, ValueSource, is_read, newest_line, source_of
 from ldlm_monitor.run.replicas import Replicas
+from ldlm_monitor.run.stall import Stall
 from ldlm_monitor.run.values import RunValues
 from ldlm_monitor.run.verdict import Findings, ProbeCandidate
 

@@ -14,9 +14,9 @@ from typing import Any, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError, model_validator
 
-from ldlm_monitor.config.receivers import check_mode, secret_text
 from ldlm_monitor.model.errors import ConfigError, first_problem
 from ldlm_monitor.serve.access import Access
+from ldlm_monitor.state.secret_files import check_mode, secret_text
 
 Stamp: TypeAlias = tuple[int, int, int]  # a file's inode, size (bytes) and mtime (ns)
 

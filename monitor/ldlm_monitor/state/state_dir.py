@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from ldlm_monitor.model.errors import UsageError
+from ldlm_monitor.text.state_home import state_home
 
 LOCK = "daemon.json"
 """The file that a running daemon holds locked; it contains the daemon's process id and URL."""
@@ -20,13 +21,9 @@ OWN_FILES = frozenset({"daemon", "ledger", "outbox", "silences", "arrivals"})
 
 def default_state_dir(files: Sequence[str], base: Path) -> Path:
     """`$XDG_STATE_HOME/ldlm-monitor/HASH`; the hash is that of the paths of `files` in `base`."""
-    home = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
-    # In a container a user may have neither HOME nor a name. The folder is one below / then: it
-    # cannot be made, and `StateDir` says what that means and how to change it.
-    home = home.removeprefix("~")
     inputs = sorted(str(base / file) if file != "-" else file for file in files)
     digest = hashlib.sha256(os.fsencode("\0".join(inputs))).hexdigest()
-    return Path(home) / "ldlm-monitor" / digest[:12]  # 48 bits: short, and far from a collision
+    return state_home() / digest[:12]  # 48 bits: short, and far from a collision
 
 
 def announced(folder: Path) -> str | None:

@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError
 from ldlm_monitor.model.errors import InputError, UsageError
 from ldlm_monitor.model.incident_view import View
 from ldlm_monitor.probe import process
-from ldlm_monitor.state.state_dir import default_state_dir
+from ldlm_monitor.text.state_home import state_home
 
 SCHEMA: Final = "ldlm.run/1"  # the number rises with an incompatible change
 RECORD = "run.json"
@@ -82,7 +82,7 @@ class RunRecord(View):
 
 def runs_dir() -> Path:
     """Where the folders of all runs are."""
-    return default_state_dir((), Path()).parent / "runs"
+    return state_home() / "runs"
 
 
 def name_of(command: tuple[str, ...]) -> str:

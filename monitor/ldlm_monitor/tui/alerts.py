@@ -6,9 +6,9 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
-from ldlm_monitor.config.policy import severity_rank
 from ldlm_monitor.core.health import decided_on
 from ldlm_monitor.model.alert import Transition
+from ldlm_monitor.model.names import severity_rank
 from ldlm_monitor.model.view import AlertView, Snapshot
 from ldlm_monitor.text.format import local_time, number
 from ldlm_monitor.tui.detail_page import DetailPage
@@ -37,7 +37,7 @@ def items(snapshot: Snapshot, held_back: HeldBack) -> list[AlertItem]:
     """Firing, then pending alerts, each the worst and newest first; then ended, newest first."""
     active = sorted(
         filter(is_for_people, snapshot.alerts),
-        key=lambda a: (a.state != "firing", severity_rank(severity_of(a)), -a.active_at),
+        key=lambda a: (a.state != "firing", -severity_rank(severity_of(a)), -a.active_at),
     )
     return [AlertItem(alert.name, alert, suppression(alert, held_back)) for alert in active] + [
         AlertItem(passed.alert, passed, passed.reason)

@@ -14,7 +14,6 @@ from textual.screen import Screen
 from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.widgets import ContentSwitcher
 
-from ldlm_monitor.config.settings import Look
 from ldlm_monitor.model.queries import Player, PlayerCommand, Source
 from ldlm_monitor.tui.alerts import AlertsPage, Bell
 from ldlm_monitor.tui.background import BackgroundSeen, asking_driver, light_or_dark
@@ -35,6 +34,7 @@ from ldlm_monitor.tui.hold_back import acknowledge_run, silence
 from ldlm_monitor.tui.host_page import HostPage
 from ldlm_monitor.tui.keys import keys
 from ldlm_monitor.tui.log_page import LogPage
+from ldlm_monitor.tui.look import Look
 from ldlm_monitor.tui.overview import OverviewPage
 from ldlm_monitor.tui.page_context import HeldBack, OpenLog, OpenRun, PageContext, SelectRun
 from ldlm_monitor.tui.run_page import RunPage

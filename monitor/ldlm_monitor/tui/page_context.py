@@ -8,9 +8,8 @@ from typing import Any, TypeAlias
 from textual.message import Message
 from textual.worker import get_current_worker
 
-from ldlm_monitor.config.policy import severity_rank
 from ldlm_monitor.model.alert import Transition
-from ldlm_monitor.model.names import RATES
+from ldlm_monitor.model.names import RATES, severity_rank
 from ldlm_monitor.model.queries import Source
 from ldlm_monitor.model.records import Position
 from ldlm_monitor.model.view import AlertView, CurveView, RunView, Snapshot
@@ -138,7 +137,7 @@ def alerts_of(run: str, alerts: Iterable[AlertView]) -> list[AlertView]:
     """The firing alerts of the run with this name, the worst severity first."""
     firing = (each for each in alerts if each.state == "firing" and is_for_people(each))
     found = [alert for alert in firing if alert.labels.get("run") == run]
-    return sorted(found, key=lambda alert: severity_rank(severity_of(alert)))
+    return sorted(found, key=lambda alert: -severity_rank(severity_of(alert)))
 
 
 def severity_of(alert: AlertView | Transition) -> str:

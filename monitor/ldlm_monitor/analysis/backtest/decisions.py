@@ -6,12 +6,11 @@ from pathlib import Path
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from ldlm_monitor.config import Settings
 from ldlm_monitor.incidents.decisions import DecisionFacts, decide
 from ldlm_monitor.model.errors import TruthError
 from ldlm_monitor.model.incident_view import DecisionView, DecisionWord, View
 from ldlm_monitor.model.view import RunView
-from ldlm_monitor.playback.replay import Replay
+from ldlm_monitor.playback.replay import Replay, ReplaySettings
 from ldlm_monitor.source.input_patterns import resolve
 
 _RESTARTS = ("RESTART", "RESTART_WITHOUT")
@@ -80,7 +79,7 @@ def load_decisions(path: Path) -> list[TrueDecision]:
         ) from error
 
 
-def score_decisions(settings: Settings, truth: Path) -> DecisionScore:
+def score_decisions(settings: ReplaySettings, truth: Path) -> DecisionScore:
     """Replay each log that the truth file lists, as a run of its own; absent ones are left out.
 
     Raises `TruthError` and what `Replay` raises.
@@ -110,10 +109,9 @@ def score_decisions(settings: Settings, truth: Path) -> DecisionScore:
     )
 
 
-def _case(settings: Settings, log: Path, true: TrueDecision) -> DecisionCase:
+def _case(settings: ReplaySettings, log: Path, true: TrueDecision) -> DecisionCase:
     """The decision on the log's last run, against the reader's."""
-    alone = settings.model_copy(update={"files": (str(log),), "companions": False})
-    runs = Replay(alone).end().runs
+    runs = Replay(settings, alone=log).end().runs
     found = decision_of(runs[-1]) if runs else decide(DecisionFacts())
     return DecisionCase(
         file=true.file,

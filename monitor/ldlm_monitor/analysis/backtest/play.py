@@ -21,13 +21,12 @@ from ldlm_monitor.analysis.backtest.truth import (
     load_truth,
     match_logs,
 )
-from ldlm_monitor.config import Settings
 from ldlm_monitor.core.assemble import rules_of
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.errors import TruthError
 from ldlm_monitor.model.view import Snapshot
-from ldlm_monitor.playback.replay import Replay
+from ldlm_monitor.playback.replay import Replay, ReplaySettings
 from ldlm_monitor.source.input_patterns import resolve
 from ldlm_monitor.text.format import counted, duration, number
 from ldlm_monitor.text.sanitize import plain
@@ -103,7 +102,7 @@ FINE_SECONDS = 0.2
 """Seconds that rows judged together may span: a choice; less is slower, more blurs delays."""
 
 
-def backtest(settings: Settings, truth: Path) -> Iterator[tuple[LogScore, Snapshot]]:
+def backtest(settings: ReplaySettings, truth: Path) -> Iterator[tuple[LogScore, Snapshot]]:
     """Each log's score and state at its end, in the order of the truth file.
 
     Companions are left out: the truth file describes the log alone. Raises TruthError before the
@@ -115,11 +114,10 @@ def backtest(settings: Settings, truth: Path) -> Iterator[tuple[LogScore, Snapsh
     for entry, log in pairs:
         check_lines(truth, entry, _lines(log, {event.line_number for event in entry.events}))
     for entry, log in pairs:
-        alone = settings.model_copy(update={"files": (str(log),), "companions": False})
-        yield _play(entry, log, alone)
+        yield _play(entry, log, settings)
 
 
-def _logs(settings: Settings, truth: Path) -> list[Path]:
+def _logs(settings: ReplaySettings, truth: Path) -> list[Path]:
     """The given logs, without the truth file, which may be in a folder of logs."""
     patterns = resolve(settings.files, base=Path())
     if patterns.standard_input or patterns.pipes():
@@ -132,11 +130,11 @@ def _logs(settings: Settings, truth: Path) -> list[Path]:
     return [log for log in found if not log.samefile(truth)]
 
 
-def _play(truth: Truth, log: Path, settings: Settings) -> tuple[LogScore, Snapshot]:
+def _play(truth: Truth, log: Path, settings: ReplaySettings) -> tuple[LogScore, Snapshot]:
     times: dict[TrueEvent, float] = {}
     alarms: dict[str, list[Alarm]] = {}
     read = 0
-    replay = Replay(settings, apart=FINE_SECONDS)
+    replay = Replay(settings, alone=log, apart=FINE_SECONDS)
     for when, chunk, transitions in replay.played():
         if chunk is not None:
             read = chunk.line + chunk.newlines

@@ -11,11 +11,10 @@ from ldlm_monitor.analysis.bench_record import read_record
 from ldlm_monitor.analysis.compare.intervals import LEAST_VALUES
 from ldlm_monitor.analysis.compare.verdict import SPEED_BY
 from ldlm_monitor.analysis.readings import Column, Readings, RunReadings
-from ldlm_monitor.config import Settings
 from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.parse import Parser
-from ldlm_monitor.playback.replay import gather, refuse_unreadable
-from ldlm_monitor.run.run_names import RunNames
+from ldlm_monitor.playback.replay import ReplaySettings, gather, refuse_unreadable
+from ldlm_monitor.source.run_names import RunNames
 
 _BATCH = ("global_batch_size", "global_train_batch_size", "total_batch_size")
 """Settings with the samples of a step over all ranks, by several trainers; the first set counts."""
@@ -154,7 +153,7 @@ def steady_from(values: Sequence[float]) -> int:
 
 
 def sides_of(
-    inputs: Sequence[Settings], warm_up: float | None, notice: Callable[[str], None]
+    inputs: Sequence[ReplaySettings], warm_up: float | None, notice: Callable[[str], None]
 ) -> list[Side]:
     """One side for each input, uniquely named. `warm_up`: as for `Side`. `notice` gets remarks.
 
@@ -171,7 +170,7 @@ def sides_of(
     return [Side(name, each, warm_up) for name, each in zip(unique, found, strict=True)]
 
 
-def _read(settings: Settings, notice: Callable[[str], None]) -> RunReadings:
+def _read(settings: ReplaySettings, notice: Callable[[str], None]) -> RunReadings:
     named = settings.files[-1]  # of a run's log, rotated or not
     if record := read_record(Path(named)):
         return record.readings()

@@ -1,16 +1,11 @@
-"""The tables of receivers and servers, and reading the files of their secrets.
+"""The tables of receivers and servers in the settings."""
 
-A secret's file contains one line (that of Apprise one URL a line); others must not read it.
-"""
-
-import os
-import stat
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, SecretStr
 
-from ldlm_monitor.config.fields import (
+from ldlm_monitor.model.errors import ConfigError
+from ldlm_monitor.model.setting_types import (
     BaseUrl,
     SecretUrl,
     Section,
@@ -20,66 +15,8 @@ from ldlm_monitor.config.fields import (
     from_text,
     parse_json,
 )
-from ldlm_monitor.config.policy import Policy, StreamPolicy
-from ldlm_monitor.model.errors import ConfigError
-
-_URL = "the URL"  # what errors call a secret that must be a URL
-
-
-def _secret(file: Path | None, key: str, what: str, given: SecretStr | None = None) -> str | None:
-    """The secret `given`, otherwise the file's one line; None if neither is set.
-
-    `key`: the setting that names the file. `what`: the secret's name in errors. Raises
-    ConfigError if the file is unusable.
-    """
-    if given is not None:
-        return given.get_secret_value()
-    if file is None:
-        return None
-    text = secret_text(file, key).strip()
-    if what == _URL:
-        fits = text.startswith(("https://", "http://")) and len(text.split()) == 1
-    else:
-        fits = len(text.splitlines()) == 1
-    if not fits:
-        raise ConfigError(
-            "holds no URL, or a URL and more" if what == _URL else f"should hold {what} alone",
-            where=f"{key}: {file}",
-            remedy=f"write {what} as the file's one line",
-        )
-    return text
-
-
-def secret_text(file: Path, key: str) -> str:
-    """The text of a secret's file. Raises ConfigError if it is unreadable or open to others."""
-    try:
-        with file.open(encoding="utf-8") as opened:
-            check_mode(os.fstat(opened.fileno()), file, key)
-            return opened.read()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise ConfigError(
-            f"cannot be read ({reason})",
-            where=f"{key}: {file}",
-            remedy="create it as text that the monitor's user may read",
-        ) from error
-
-
-def check_mode(status: os.stat_result, file: Path, key: str) -> None:
-    """Raise ConfigError if others may read or write a regular file of secrets.
-
-    A file of another owner, such as root's mounted secret, may be readable by its group, because
-    the monitor could not read it otherwise. libpq has a similar rule for keys
-    (https://www.postgresql.org/docs/current/libpq-ssl.html).
-    """
-    ours = status.st_uid == os.geteuid()  # then no rights but the owner's; else group may read
-    if not stat.S_ISREG(status.st_mode) or not status.st_mode & (0o077 if ours else 0o027):
-        return
-    raise ConfigError(
-        f"is a secret that others may read (mode {stat.S_IMODE(status.st_mode):04o})",
-        where=f"{key}: {file}",
-        remedy=f"chmod {'600' if ours else 'o-rwx,g-w'} {file}",
-    )
+from ldlm_monitor.notify.policy import Policy, StreamPolicy
+from ldlm_monitor.state.secret_files import URL, secret_of, secret_text
 
 
 class Slack(Policy):
@@ -107,7 +44,7 @@ class Slack(Policy):
 
     def secret(self) -> str | None:
         """The webhook's URL; None if none is set. Raises ConfigError if its file is unusable."""
-        return _secret(self.webhook_url_file, "slack.webhook_url_file", _URL, self.webhook_url)
+        return secret_of(self.webhook_url_file, "slack.webhook_url_file", URL, self.webhook_url)
 
     def token(self) -> str | None:
         """The bot's token; None if none is set.
@@ -115,7 +52,7 @@ class Slack(Policy):
         Raises ConfigError if its file is unusable, if no channel is named, or if a webhook is set
         as well, because everything would be sent twice.
         """
-        token = _secret(self.bot_token_file, "slack.bot_token_file", "the token", self.bot_token)
+        token = secret_of(self.bot_token_file, "slack.bot_token_file", "the token", self.bot_token)
         if not token:
             return None
         if not self.channel:
@@ -143,7 +80,7 @@ class AlertmanagerSettings(Section):
 
     def authorization(self) -> str | None:
         """The header's value; None if none is set. Raises ConfigError if the file is unusable."""
-        return _secret(
+        return secret_of(
             self.authorization_file, "alertmanager.authorization_file", "the header's value"
         )
 
@@ -161,11 +98,11 @@ class WebhookSettings(StreamPolicy):
 
     def target(self) -> str | None:
         """The URL; None if none is set. Raises ConfigError if its file is unusable."""
-        return _secret(self.url_file, "webhook.url_file", _URL, self.url)
+        return secret_of(self.url_file, "webhook.url_file", URL, self.url)
 
     def secret(self) -> str | None:
         """The signing secret; None if none is set. Raises ConfigError if the file is unusable."""
-        return _secret(self.secret_file, "webhook.secret_file", "the secret")
+        return secret_of(self.secret_file, "webhook.secret_file", "the secret")
 
 
 class Apprise(Policy):
@@ -196,7 +133,7 @@ class HeartbeatSettings(Section):
 
     def target(self) -> str | None:
         """The URL; None if none is set. Raises ConfigError if its file is unusable."""
-        return _secret(self.url_file, "heartbeat.url_file", _URL, self.url)
+        return secret_of(self.url_file, "heartbeat.url_file", URL, self.url)
 
 
 class OtlpSettings(Section):
@@ -210,30 +147,3 @@ class OtlpSettings(Section):
     # OpenTelemetry's own default (`OTEL_METRIC_EXPORT_INTERVAL`).
     interval_seconds: float = Field(default=60, ge=1, le=86400, allow_inf_nan=False)
     """Seconds between two pushes of the metrics."""
-
-
-class Attach(Section):
-    """How `attach` authenticates itself, and which servers it trusts."""
-
-    token: SecretStr | None = Field(default=None, examples=["..."])
-    """The bearer token for `attach`. A secret: refused in the configuration file."""
-    token_file: UserPath | None = Field(default=None, examples=["attach.token"])
-    """A file that holds the bearer token for `attach`."""
-    username: str | None = Field(default=None, examples=["ada"])
-    """The user for `attach`, with a password."""
-    password_file: UserPath | None = Field(default=None, examples=["attach.password"])
-    """A file that holds that user's password."""
-    ca_file: UserPath | None = Field(default=None, examples=["ca.pem"])
-    """Certificates (PEM) that `attach` trusts, instead of the system's."""
-    cert_file: UserPath | None = Field(default=None, examples=["client.pem"])
-    """The certificate (PEM) that `attach` presents where the monitor requires one."""
-    key_file: UserPath | None = Field(default=None, examples=["client.key"])
-    """The key of that certificate."""
-
-    def bearer(self) -> str | None:
-        """The token; None if none is set. Raises ConfigError if its file is unusable."""
-        return _secret(self.token_file, "attach.token_file", "the token", self.token)
-
-    def password(self) -> str | None:
-        """The password; None if none is set. Raises ConfigError if its file is unusable."""
-        return _secret(self.password_file, "attach.password_file", "the password")

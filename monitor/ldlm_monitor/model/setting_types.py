@@ -1,21 +1,17 @@
 """Types of setting values: the values that each accepts, and their form in a variable."""
 
-import ipaddress
 import json
 import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, TypeAlias
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
 OWN_LABELS = frozenset({"run", "rank", "alertname", "alertstate", "severity", "job", "instance"})
 """Label names that the monitor and Prometheus set themselves; no external label may use them."""
-Phase: TypeAlias = Literal["starting", "running", "evaluating", "checkpointing"]
-"""The states of a run in which a pause can be a stall."""
-Severity: TypeAlias = Literal["critical", "error", "warning", "info"]  # the worst first
 
 
 class Section(BaseModel):
@@ -38,7 +34,7 @@ def split_commas(text: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
-def _split_pairs(text: str) -> dict[str, str]:
+def split_pairs(text: str) -> dict[str, str]:
     """The pairs of a variable such as `evaluating=900,checkpointing=1800`."""
     pairs = [part.partition("=") for part in text.split(",") if part.strip()]
     return {name.strip(): value.strip() for name, _, value in pairs}
@@ -101,20 +97,6 @@ def _checked_base(value: str) -> str:
     return value.rstrip("/")
 
 
-def is_loopback(host: str | None) -> bool:
-    """Whether the name or address leads to this machine only; False for None."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host or "").is_loopback
-    except ValueError:
-        return False
-
-
-def address(listen: str) -> tuple[str, int]:
-    """Host and port of `HOST:PORT`, without an IPv6 address's brackets."""
-    host, _, port = listen.rpartition(":")
-    return host.removeprefix("[").removesuffix("]"), int(port)
-
-
 # A variable separates paths and patterns by os.pathsep, as PATH does.
 _LIST = from_text(lambda text: [part for part in text.split(os.pathsep) if part])
 # A bool is an int in Python, and `true` would be one second.
@@ -138,11 +120,10 @@ UserPath: TypeAlias = Annotated[Path, AfterValidator(expanded)]
 Paths: TypeAlias = Annotated[tuple[UserPath, ...], _LIST]
 Hosts: TypeAlias = Annotated[tuple[Annotated[str, AfterValidator(_HOST)], ...], _LIST]
 Patterns: TypeAlias = Annotated[tuple[str, ...], _LIST]
-PhaseLimits: TypeAlias = Annotated[dict[Phase, Seconds], from_text(_split_pairs)]
 Listen: TypeAlias = Annotated[str, AfterValidator(_checked_listen)]
 Discovery: TypeAlias = Annotated[UserPath, AfterValidator(_DISCOVERY)]
 Labels: TypeAlias = Annotated[
-    dict[Annotated[str, AfterValidator(_checked_label)], Name], from_text(_split_pairs)
+    dict[Annotated[str, AfterValidator(_checked_label)], Name], from_text(split_pairs)
 ]
 SecretUrl: TypeAlias = Annotated[SecretStr, AfterValidator(_SECRET_URL)]
 Url: TypeAlias = Annotated[str, AfterValidator(_checked_server)]

@@ -9,32 +9,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Annotated, Final, TypeAlias, get_args
+from typing import Annotated, Final, TypeAlias
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BeforeValidator, Field
 
-from ldlm_monitor.config.fields import (
+from ldlm_monitor.model.alert import LabelMatcher, parse_matcher
+from ldlm_monitor.model.names import Severity, severity_rank
+from ldlm_monitor.model.setting_types import (
     Seconds,
     SecondsFromZero,
     Section,
-    Severity,
     from_text,
     split_commas,
 )
-from ldlm_monitor.model.alert import LabelMatcher, parse_matcher
 
 DIGESTS_A_REPEAT: Final = 24
 """Digest intervals until a digest is sent again: a choice; fewer repeat more, more remind later."""
 DAY_MINUTES: Final = 24 * 60  # minutes after which quiet hours repeat
 _CLOCK = r"([01]\d|2[0-3]):([0-5]\d)"  # hour, minute
 _QUIET = re.compile(rf"{_CLOCK}-{_CLOCK}(?: +(\S+))?")  # start, end, time zone
-
-
-def severity_rank(severity: str) -> int:
-    """A severity's place in `Severity`: 0 is the worst; an unknown one comes after info."""
-    order = get_args(Severity)
-    return order.index(severity) if severity in order else len(order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +90,8 @@ class StreamPolicy(Section):
     def accepts(self, alert: str, labels: Mapping[str, str]) -> bool:
         """Whether the receiver gets this alert, by its severity and labels, now or later."""
         # An unknown severity counts as info here, so that the default lets it through.
-        severity = min(severity_rank(labels.get("severity", "")), severity_rank("info"))
-        if severity > severity_rank(self.min_severity):
+        severity = max(severity_rank(labels.get("severity", "")), severity_rank("info"))
+        if severity < severity_rank(self.min_severity):
             return False
         named = {**labels, "alertname": alert}
         return all(matcher.holds(named) for matcher in self.matchers)
@@ -108,7 +102,7 @@ class StreamPolicy(Section):
 
     def waits_in_quiet_hours(self, severity: str) -> bool:
         """Whether an alert of that severity waits until the quiet hours end."""
-        return severity_rank(severity) >= severity_rank(self.quiet_max_severity)
+        return severity_rank(severity) <= severity_rank(self.quiet_max_severity)
 
 
 class Policy(StreamPolicy):

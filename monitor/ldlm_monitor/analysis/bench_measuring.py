@@ -8,15 +8,14 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from ldlm_monitor.analysis.bench_record import BenchRecord, BenchSeries
 from ldlm_monitor.analysis.readings import STEPS, Column, Readings, RunReadings
-from ldlm_monitor.config import Settings
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.playback.content import launch_facts
 from ldlm_monitor.probe.command_processes import CommandProcesses
 from ldlm_monitor.probe.gpu import GpuReader
-from ldlm_monitor.run.run_names import RunNames
 from ldlm_monitor.source.companions import Surroundings, companions
 from ldlm_monitor.source.follow import Follower
 from ldlm_monitor.source.input_patterns import resolve
+from ldlm_monitor.source.run_names import RunNames
 from ldlm_monitor.supervise.streams import Link
 from ldlm_monitor.text.sanitize import plain
 
@@ -41,16 +40,17 @@ class BenchLimits(NamedTuple):
 class BenchReader:
     """Reads the numbers of the run `name`, from its log and the files that it writes.
 
-    `also`: files, folders or globs that it writes. `notice` gets a line for each file found. Of
-    files that exist now, before the run, only what is appended is read. `gpu`: its memory.
+    `formats`: format files. `also`: files, folders or globs that it writes. `notice` gets a line
+    for each file found. Of files that exist now, before the run, only what is appended is read.
+    `gpu`: its memory.
     """
 
     def __init__(
-        self, name: str, settings: Settings, also: Sequence[str], notice: Callable[[str], None]
+        self, name: str, formats: Sequence[Path], also: Sequence[str], notice: Callable[[str], None]
     ) -> None:
         self.run = RunReadings(name)
         self.gpu = _GpuMemory()
-        self._readings = Readings(Parser(settings.formats), RunNames(name), live=True)
+        self._readings = Readings(Parser(formats), RunNames(name), live=True)
         self._readings.runs[name] = self.run
         self._directory = Path.cwd()
         self._patterns = resolve(also, base=self._directory)
