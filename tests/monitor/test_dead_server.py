@@ -12,10 +12,10 @@ from ldlm_monitor.config import Settings
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.daemon.dispatcher import Dispatcher
 from ldlm_monitor.daemon.pump import Pump
+from ldlm_monitor.history.merge import place
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.notify.outbox import Outbox
-from ldlm_monitor.playback.history import place
 from ldlm_monitor.source.file_identity import FilePosition
 from ldlm_monitor.source.run_names import RunNames
 from ldlm_monitor.state.state_store import StateStore

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.model import records
+from ldlm_monitor.model.arrival import Arrival
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.model.records import Event, Heartbeat
@@ -19,7 +20,6 @@ from ldlm_monitor.model.view import AlertView, MonitorView
 from ldlm_monitor.source.file_identity import FilePosition
 from ldlm_monitor.source.follow import Follower
 from ldlm_monitor.state import read_log
-from ldlm_monitor.state.read_log import Arrival
 from ldlm_monitor.state.state_dir import StateDir, default_state_dir
 from ldlm_monitor.state.state_store import State, StateStore
 

@@ -12,8 +12,9 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from ldlm_trainer.batch import Batch
 from ldlm_trainer.config import Config, Objective
-from ldlm_trainer.data import Batch, MicroBatches, Plan
+from ldlm_trainer.data import MicroBatches, Plan
 from ldlm_trainer.diffusion import (
     L2T,
     LEAST_T,

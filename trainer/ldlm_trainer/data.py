@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from ldlm_monitor.model.errors import UsageError
+from ldlm_trainer.batch import Batch
 from ldlm_trainer.diffusion import L2T, MODES, T2L
 from ldlm_trainer.model import Shape
 
@@ -41,23 +41,6 @@ class Samples(Protocol):
 
     def read(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Tokens (B, S) and latents (B, K, D)."""
-
-
-class Batch(NamedTuple):
-    """One micro-batch of one rank."""
-
-    tokens: Tensor
-    """(B, S) int64"""
-    lengths: Tensor
-    """(B,) tokens that are no padding"""
-    latents: Tensor
-    """(B, K, D) float32"""
-    modes: Tensor
-    """(B,) a value of `MODES` each"""
-    tokens_asked: float
-    """Tokens that the whole step asks for, over the number of ranks: DDP takes the mean."""
-    latents_asked: float
-    """The same of latents."""
 
 
 class Taken(NamedTuple):

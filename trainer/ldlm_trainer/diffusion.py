@@ -18,8 +18,8 @@ from torch.nn import functional
 if TYPE_CHECKING:
     from torch import nn
 
+    from ldlm_trainer.batch import Batch
     from ldlm_trainer.config import Objective
-    from ldlm_trainer.data import Batch
 
 UNCONDITIONAL, L2T, T2L = range(3)
 MODES = {"unconditional": UNCONDITIONAL, "l2t": L2T, "t2l": T2L}

@@ -9,20 +9,21 @@ from typing import TYPE_CHECKING
 import torch
 
 if TYPE_CHECKING:
+    from ldlm_trainer.data import Plan
+    from ldlm_trainer.process import Process
     from ldlm_trainer.step import Result
-    from ldlm_trainer.train import Trainer
 
 Values = dict[str, float | int | str]
 
 
-def row(result: Result, trainer: Trainer) -> Values:
+def row(result: Result, plan: Plan, process: Process, *, skipped: int) -> Values:
     """Upstream's keys, the seeds' further metrics, and what a monitor asks for.
 
     Losses are those of rank 0, which writes the rows, as upstream's are; accuracy, norms
     and rates are of all ranks. `skipped` counts the steps of the run that were not taken;
     `batch_size` is the effective one. A run on GPUs has memory, too.
     """
-    plan, sums = trainer.plan, result.sums
+    sums = result.sums
     epoch, place = plan.place(result.step)
     samples = plan.effective(result.step)
     with_latent = max(sums["latents"], 1.0)
@@ -39,10 +40,10 @@ def row(result: Result, trainer: Trainer) -> Values:
         "latent_pred_norm": sums["pred_norm"] / samples,
         "latent_cosine": sums["cosine"] / with_latent,
         "time": time.time(),
-        "attempt": trainer.process.attempt,
+        "attempt": process.attempt,
         "mode": plan.mode(result.step),
         "grad_norm": result.grad_norm,
-        "skipped": trainer.skipped,
+        "skipped": skipped,
         "batch_size": samples,
         "accum": plan.stage(result.step).times,
         "step_seconds": result.seconds,
@@ -51,17 +52,17 @@ def row(result: Result, trainer: Trainer) -> Values:
         "tokens_per_sec": result.tokens_asked / result.seconds,
         "samples_total": plan.seen(result.step + 1),
     }
-    if trainer.settings.objective.weighting != "fixed":
+    if plan.settings.objective.weighting != "fixed":
         values["latent_weight"] = result.latent_weight
     if math.isfinite(result.loss_scale):
         values["loss_scale"] = result.loss_scale
-    if trainer.process.device.type == "cuda":
+    if process.device.type == "cuda":
         values["memory_allocated_bytes"] = torch.cuda.memory_allocated()
         values["memory_reserved_bytes"] = torch.cuda.memory_reserved()
     return values
 
 
-def health_values(result: Result, trainer: Trainer) -> Values:
+def health_values(result: Result, plan: Plan, process: Process) -> Values:
     """What this rank alone has: its own losses, and how long it worked itself.
 
     `busy_seconds` is the time before it waits for other ranks. In a step that counts the
@@ -75,5 +76,5 @@ def health_values(result: Result, trainer: Trainer) -> Values:
         "lr": result.lr,
         "busy_seconds": result.own_seconds,
         "data_seconds": result.data_seconds,
-        "samples": trainer.plan.effective(result.step) // trainer.process.world,
+        "samples": plan.effective(result.step) // process.world,
     }

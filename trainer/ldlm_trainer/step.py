@@ -19,8 +19,8 @@ from ldlm_trainer.diffusion import SUMS, add_noise, micro_loss
 from ldlm_trainer.process import forget_gradients, whole
 
 if TYPE_CHECKING:
+    from ldlm_trainer.batch import Batch
     from ldlm_trainer.config import Config, Objective
-    from ldlm_trainer.data import Batch
     from ldlm_trainer.faults import Faults
     from ldlm_trainer.process import Process
 

@@ -16,7 +16,8 @@ from torch import nn
 
 from ldlm_monitor.model.errors import UsageError
 from ldlm_trainer import checkpoint, faults, optim
-from ldlm_trainer.data import Batch, MicroBatches, Plan, StepOrder, loader
+from ldlm_trainer.batch import Batch
+from ldlm_trainer.data import MicroBatches, Plan, StepOrder, loader
 from ldlm_trainer.evaluate import evaluate
 from ldlm_trainer.health import open_health
 from ldlm_trainer.log import Log
@@ -163,8 +164,8 @@ class Trainer:
         for result in results:
             self.skipped += not result.is_finite
             self.skipped_in_a_row = 0 if result.is_finite else self.skipped_in_a_row + 1
-            self.log.row(row(result, self))
-            self.health.on_step(result.step, **health_values(result, self))
+            self.log.row(row(result, self.plan, self.process, skipped=self.skipped))
+            self.health.on_step(result.step, **health_values(result, self.plan, self.process))
             self._report_nonfinite(result)
             if self.skipped_in_a_row >= self.settings.run.max_skips:
                 raise GaveUpError(

@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from ldlm_monitor.analysis.bench_record import BenchRecord, BenchSeries
 from ldlm_monitor.analysis.readings import STEPS, Column, Readings, RunReadings
+from ldlm_monitor.history.file_head import launch_facts
 from ldlm_monitor.parse import Parser
-from ldlm_monitor.playback.content import launch_facts
 from ldlm_monitor.probe.command_processes import CommandProcesses
 from ldlm_monitor.probe.gpu import GpuReader
 from ldlm_monitor.source.companions import Surroundings, companions

@@ -102,8 +102,8 @@ def inputs(found: Settings) -> list[ListedFile]:
 
 def _in_order(listed: list[ListedFile]) -> list[ListedFile]:
     """The inputs, with the files of each log together, the oldest first, as replay reads them."""
-    from ldlm_monitor.playback.history_file import HistoryFile
-    from ldlm_monitor.playback.rotated_logs import logs_of
+    from ldlm_monitor.history.history_file import HistoryFile
+    from ldlm_monitor.history.rotated_logs import logs_of
     from ldlm_monitor.source.backlog import Backlog
     from ldlm_monitor.source.file_system import DIRECT
     from ldlm_monitor.source.notices import Journal

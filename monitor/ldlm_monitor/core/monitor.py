@@ -1,8 +1,9 @@
 """Turns bytes and time into alert transitions, by the packages that parse and judge."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from itertools import chain
 
 from ldlm_monitor.alerts import NO_CONTEXT, Context, RuleSet
 from ldlm_monitor.core.decisions import decided
@@ -18,7 +19,7 @@ from ldlm_monitor.incidents import Incidents
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.points import Point
-from ldlm_monitor.model.records import Event, Record, SampleBlock
+from ldlm_monitor.model.records import Event, Record, SampleBlock, TimedRows
 from ldlm_monitor.model.view import AlertView, HostView, RunView, Snapshot
 from ldlm_monitor.parse import Parser, is_rows
 from ldlm_monitor.promql import Expression
@@ -85,7 +86,7 @@ class Monitor:
         `since`: the chunk has rows from that time to `now`, and other files are yet to be fed of
         it; all of them are judged in the order of their times, by a later call.
         """
-        transitions = self._rows.play_ahead(self, now if since is None else since)
+        transitions = self._play_ahead(now if since is None else since)
         transitions += self.complete_blocks(now) if since is None else []
         origin = self.names.origin(chunk.path)
         self.runs.continue_file(origin.run, chunk.continues, chunk.path)
@@ -124,12 +125,12 @@ class Monitor:
 
         Each runs at its own time, so that it does not matter how often `tick` is called.
         """
-        ahead = self._rows.play_ahead(self, now)
+        ahead = self._play_ahead(now)
         return ahead + self.complete_blocks(now) + self.advance(now)
 
     def finish(self, now: float, paths: Iterable[str] = ()) -> list[Transition]:
         """End all input at `now`: complete open records of `paths`, decide how each run ended."""
-        transitions = self._rows.play_ahead(self, math.inf)
+        transitions = self._play_ahead(math.inf)
         left = [record for path in paths for record in self.parser.finish(path)]
         transitions += self.observe(left, now) + self.advance(now)
         self.runs.finish(now)
@@ -202,11 +203,66 @@ class Monitor:
         known = {"reasons": health.reasons, "failed_rank": health.failed_rank, "detected": gauges}
         return run.view(health.level, self.clock, host=self.own.hosts.get(run.name), **known)
 
+    def _play_ahead(self, until: float) -> list[Transition]:
+        """Judge the rows read ahead that come before `until`, with the open blocks."""
+        transitions: list[Transition] = []
+        while self._rows.first() < until:
+            stop = min(self.parser.open_until(), until)
+            transitions += self._play(stop)
+            transitions += self.complete_blocks(stop) if stop < until else []
+        return transitions
+
+    def _play(self, until: float) -> list[Transition]:
+        """Judge the rows before `until`; those between two timers go together."""
+        transitions: list[Transition] = []
+        try:
+            while (first := self._rows.first()) < until:
+                transitions += self.advance(first)
+                stop = min(until, self.timer())
+                found = self._rows.together(stop) if first >= self.clock else {}
+                taken = self._play_together(found)
+                transitions += self._play_singly(until) if taken is None else taken
+        except Exception:  # a bug of ours: what is left would raise at each later call
+            self._rows.clear()
+            raise
+        return transitions
+
+    def _play_together(self, found: Mapping[str, Sequence[TimedRows]]) -> list[Transition] | None:
+        """The transitions of all these rows; None if a run has to take them one by one."""
+        runs = [self.runs.get(name) for name in found]
+        if not runs or not all(run and run.life.only_advances(found[run.name]) for run in runs):
+            return None
+        transitions: list[Transition] = []
+        for run in filter(None, runs):
+            rows = found[run.name]
+            for each in rows:
+                self._rows.take(each.block.path, len(each.times))
+            try:
+                run.observe_steps(rows)
+            except Exception as fault:  # noqa: BLE001 # a bug of ours: singly; some count twice
+                self.parser.note_fault(rows[0].block.sample(0).position, fault)
+                samples = chain(*(each.block.samples() for each in rows))
+                transitions += self.observe(samples, rows[-1].times[-1])
+                continue
+            self.clock = max(self.clock, rows[-1].times[-1])
+            chunks = {each.block.path: each.chunk for each in rows}
+            with self.evidence.looking_at(chunks.get(run.life.progress_position.path), run.name):
+                transitions += self._judge_at_once(run, None)
+        return transitions
+
+    def _play_singly(self, until: float) -> list[Transition]:
+        """The transitions of the next rows before `until`, as many as there are files."""
+        transitions: list[Transition] = []
+        for when, record, chunk in self._rows.singly(until):
+            with self.evidence.looking_at(chunk, record.run):
+                transitions += self.observe((record,), when)
+        return transitions
+
     def _take_block(self, block: SampleBlock, now: float) -> list[Transition]:
         if block.times is not None:
             times = [min(at + self.ahead, now) for at in block.times]
             self._rows.put(block, times, None)
-            return self._rows.play(self, math.inf)
+            return self._play(math.inf)
         transitions = self.advance(now)
         self._rows.forget(block.path)
         run = self.runs.of(block.sample(0), now)
@@ -215,7 +271,7 @@ class Monitor:
         except Exception as fault:  # noqa: BLE001 # a bug of ours: its rows singly; some count twice
             self.parser.note_fault(block.sample(0).position, fault)
             return transitions + self.observe(block.samples(), now)
-        return transitions + self.judge_at_once(run, urgent)
+        return transitions + self._judge_at_once(run, urgent)
 
     def _take(self, record: Record, at: float) -> list[Transition]:
         self._rows.forget(record.position.path)
@@ -228,9 +284,9 @@ class Monitor:
         if isinstance(record, Event):
             self._events.extend((record,))
             self._incidents.take(record, self.clock)
-        return self.judge_at_once(run, urgent)
+        return self._judge_at_once(run, urgent)
 
-    def judge_at_once(self, run: TrainingRun, urgent: str | None) -> list[Transition]:
+    def _judge_at_once(self, run: TrainingRun, urgent: str | None) -> list[Transition]:
         """Note that a run changed; `urgent`: why rules are to be evaluated at once."""
         self.runs.touch(run)
         self._changed()

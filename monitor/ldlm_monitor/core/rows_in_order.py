@@ -1,21 +1,15 @@
 """Rows of files in the order of their times; those that come before any other go together."""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import chain, islice, repeat
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.records import Record, SampleBlock, TimedRows
-
-if TYPE_CHECKING:
-    from ldlm_monitor.core.monitor import Monitor
 
 _Item: TypeAlias = SampleBlock | Record
 
@@ -103,58 +97,11 @@ class RowsInOrder:
             by_run.setdefault(rows.block.run, []).append(rows)
         return by_run
 
-    def play_ahead(self, monitor: Monitor, until: float) -> list[Transition]:
-        """Let a monitor judge the rows before `until`, with its open blocks."""
-        transitions: list[Transition] = []
-        while self.first() < until:
-            stop = min(monitor.parser.open_until(), until)
-            transitions += self.play(monitor, stop)
-            transitions += monitor.complete_blocks(stop) if stop < until else []
-        return transitions
+    def singly(self, until: float) -> Iterator[tuple[float, Record, Chunk | None]]:
+        """The next rows before `until`, as many as there are files, each with its time and chunk.
 
-    def play(self, monitor: Monitor, until: float) -> list[Transition]:
-        """Let a monitor judge the rows before `until`; those between two timers go together."""
-        transitions: list[Transition] = []
-        try:
-            while (first := self.first()) < until:
-                transitions += monitor.advance(first)
-                stop = min(until, monitor.timer())
-                found = self.together(stop) if first >= monitor.clock else {}
-                taken = self._play_together(monitor, found)
-                transitions += self._play_singly(monitor, until) if taken is None else taken
-        except Exception:  # a bug of ours: what is left would raise at each later call
-            self._tracks.clear()
-            raise
-        return transitions
-
-    def _play_together(
-        self, monitor: Monitor, found: Mapping[str, Sequence[TimedRows]]
-    ) -> list[Transition] | None:
-        """The transitions of all these rows; None if a run has to take them one by one."""
-        runs = [monitor.runs.get(name) for name in found]
-        if not runs or not all(run and run.life.only_advances(found[run.name]) for run in runs):
-            return None
-        transitions: list[Transition] = []
-        for run in filter(None, runs):
-            rows = found[run.name]
-            for each in rows:
-                self._take(each.block.path, len(each.times))
-            try:
-                run.observe_steps(rows)
-            except Exception as fault:  # noqa: BLE001 # a bug of ours: singly; some count twice
-                monitor.parser.note_fault(rows[0].block.sample(0).position, fault)
-                samples = chain(*(each.block.samples() for each in rows))
-                transitions += monitor.observe(samples, rows[-1].times[-1])
-                continue
-            monitor.clock = max(monitor.clock, rows[-1].times[-1])
-            chunks = {each.block.path: each.chunk for each in rows}
-            with monitor.evidence.looking_at(chunks.get(run.life.progress_position.path), run.name):
-                transitions += monitor.judge_at_once(run, None)
-        return transitions
-
-    def _play_singly(self, monitor: Monitor, until: float) -> list[Transition]:
-        """The transitions of the next rows before `until`, as many as there are files."""
-        transitions: list[Transition] = []
+        A row counts as judged when the next one is asked for.
+        """
         tracks = [*self._tracks.items()]
         moments = [zip(track.times(), repeat(index)) for index, (_, track) in enumerate(tracks)]
         for when, index in islice(merge(*moments), len(tracks)):
@@ -162,13 +109,15 @@ class RowsInOrder:
                 break
             path, track = tracks[index]
             item, _, chunk = track.items[0]
-            record = item.sample(track.at) if isinstance(item, SampleBlock) else item
-            with monitor.evidence.looking_at(chunk, record.run):
-                transitions += monitor.observe((record,), when)
-            self._take(path, 1)
-        return transitions
+            yield when, item.sample(track.at) if isinstance(item, SampleBlock) else item, chunk
+            self.take(path, 1)
 
-    def _take(self, path: str, count: int) -> None:
+    def clear(self) -> None:
+        """Drop all rows."""
+        self._tracks.clear()
+
+    def take(self, path: str, count: int) -> None:
+        """Note that the next `count` rows of a file, all of one block or record, were judged."""
         track = self._tracks[path]
         item, times, _ = track.items[0]
         track.at += count

@@ -13,16 +13,17 @@ from typing import NamedTuple, cast
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.daemon.discovery import Inputs
 from ldlm_monitor.daemon.restart import Restart
+from ldlm_monitor.history.history_file import HistoryFile
+from ldlm_monitor.history.merge import History, place
 from ldlm_monitor.model.alert import Transition
+from ldlm_monitor.model.arrival import Arrival
 from ldlm_monitor.model.chunk import Chunk, FileId
 from ldlm_monitor.parse.blocks import BLOCK_SECONDS
-from ldlm_monitor.playback.history import History, place
-from ldlm_monitor.playback.history_file import HistoryFile
 from ldlm_monitor.source.file_identity import FilePosition, FoundPath, Known
 from ldlm_monitor.source.file_system import Disk
 from ldlm_monitor.source.follow import Follower
 from ldlm_monitor.source.input_patterns import mode_of
-from ldlm_monitor.state.read_log import Arrival, arrival_of
+from ldlm_monitor.state.read_log import arrival_of
 from ldlm_monitor.state.state_store import StateStore
 
 SLICE_SECONDS = 0.1

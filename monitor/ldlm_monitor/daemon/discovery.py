@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TypeAlias, cast
 
 from ldlm_monitor.core.monitor import Monitor
-from ldlm_monitor.playback.content import callback_run
-from ldlm_monitor.playback.kinship import has_losses, kin
-from ldlm_monitor.playback.strangers import Apart, notices_of, set_apart
+from ldlm_monitor.history.file_head import callback_run
+from ldlm_monitor.history.kinship import has_losses, kin
+from ldlm_monitor.history.strangers import Apart, notices_of, set_apart
 from ldlm_monitor.run.training_run import TrainingRun
 from ldlm_monitor.source.companions import Companion, Surroundings
 from ldlm_monitor.source.file_identity import NEW, FoundPath, Known, KnownContents

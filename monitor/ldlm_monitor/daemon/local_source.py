@@ -9,6 +9,8 @@ from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
 from typing import Any
 
+from ldlm_monitor.history.file_head import first_moment
+from ldlm_monitor.history.row_moments import row_moments
 from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.model.errors import InputError, UsageError
 from ldlm_monitor.model.queries import (
@@ -26,7 +28,6 @@ from ldlm_monitor.model.view import CurveView, Snapshot
 from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.parse.envelope import level_of, peel
-from ldlm_monitor.playback.content import first_moment, row_moments
 from ldlm_monitor.run.curve import CAPACITY, RunCurve
 from ldlm_monitor.source.log_parts import LogReader, RawLine, first_matching
 from ldlm_monitor.text.sanitize import redact, sanitized

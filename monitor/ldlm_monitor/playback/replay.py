@@ -9,21 +9,21 @@ from pathlib import Path
 from typing import Protocol
 
 from ldlm_monitor.core.assemble import MonitorSettings, assemble
-from ldlm_monitor.model.alert import Transition
-from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.model.errors import InputError
-from ldlm_monitor.model.view import Snapshot
-from ldlm_monitor.parse import Parser
-from ldlm_monitor.playback.content import callback_run
-from ldlm_monitor.playback.history import (
+from ldlm_monitor.history.file_head import callback_run
+from ldlm_monitor.history.kinship import kin
+from ldlm_monitor.history.merge import (
     ALONE_APART_SECONDS,
     EXACT_APART_SECONDS,
     History,
     place,
     place_stream,
 )
-from ldlm_monitor.playback.kinship import kin
-from ldlm_monitor.playback.strangers import Apart, notices_of, set_apart
+from ldlm_monitor.history.strangers import Apart, notices_of, set_apart
+from ldlm_monitor.model.alert import Transition
+from ldlm_monitor.model.chunk import Chunk
+from ldlm_monitor.model.errors import InputError
+from ldlm_monitor.model.view import Snapshot
+from ldlm_monitor.parse import Parser
 from ldlm_monitor.source.companions import Surroundings
 from ldlm_monitor.source.decoders import remedy
 from ldlm_monitor.source.input_patterns import resolve

@@ -1,35 +1,16 @@
 """What rotations and copies do to a followed file: where its content lies afterwards."""
 
-from __future__ import annotations
-
-import contextlib
 import errno
-import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from ldlm_monitor.model.chunk import rotated_from, uncompressed
 from ldlm_monitor.source.file_identity import COPY_BYTES
-from ldlm_monitor.source.file_system import Disk, key_of
-
-if TYPE_CHECKING:
-    from ldlm_monitor.source.tail import Tail
+from ldlm_monitor.source.file_system import key_of
+from ldlm_monitor.source.rotated_files import rotated_beside
+from ldlm_monitor.source.tail import Tail
 
 REST_BYTES = 8 * 1024 * 1024
 """If a file has more unread bytes, its copy is read from the start. A choice, as much as a turn
 reads (`follow.TURN_BYTES`): comparing more delays the other files."""
-
-
-def rotated_beside(disk: Disk, place: Path) -> dict[Path, os.stat_result]:
-    """The files that by their names were rotated from the log at `place`; none compressed."""
-    found: dict[Path, os.stat_result] = {}
-    with contextlib.suppress(OSError):
-        for name, kind in disk.listing(place.parent):
-            if kind == "file" and name.startswith(place.name) and uncompressed(name) == name:
-                log, added = rotated_from(name)
-                if added and log == place.name:
-                    found[place.with_name(name)] = disk.stat(place.with_name(name))
-    return found
 
 
 def files_since(last: Tail, place: Path) -> list[Path] | None:
@@ -43,20 +24,6 @@ def files_since(last: Tail, place: Path) -> list[Path] | None:
         return None
     since = {path: each.st_mtime_ns for path, each in found.items()}
     return sorted((path for path in since if since[path] >= last.modified), key=since.__getitem__)
-
-
-def was_copied(tail: Tail) -> bool:
-    """Whether a rotation copied the content of `tail`, before it truncated the file."""
-    found = rotated_beside(tail.disk, tail.place) if tail.fingerprint.position >= COPY_BYTES else {}
-    for path in found:
-        with contextlib.suppress(OSError):  # deleted by the rotation
-            descriptor, _ = tail.disk.open_regular(path)
-            try:
-                if is_copy_of(tail, descriptor):
-                    return True
-            finally:
-                tail.disk.close(descriptor)
-    return False
 
 
 def is_copy_of(tail: Tail | None, descriptor: int) -> bool:

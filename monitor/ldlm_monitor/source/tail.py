@@ -24,7 +24,7 @@ from ldlm_monitor.source.decoded_files import is_decoded
 from ldlm_monitor.source.file_identity import Checksum, FilePosition, Fingerprint
 from ldlm_monitor.source.file_system import Disk, Key
 from ldlm_monitor.source.notices import Journal
-from ldlm_monitor.source.rotations import was_copied
+from ldlm_monitor.source.rotated_files import was_copied
 from ldlm_monitor.source.split import BOM, CHUNK_BYTES, Splitter
 
 SETTLED_SECONDS = 2.0
@@ -292,7 +292,8 @@ class Tail:
         last = self.finish()
         self.finished = False
         self.splitter = Splitter(self.name, (*self.key, self.generation + 1))
-        self.splitter.continues = self.name if was_copied(self) else ""
+        copied = was_copied(self.disk, self.place, self.fingerprint.position, self.same_content)
+        self.splitter.continues = self.name if copied else ""
         self.fingerprint = self._nothing_read()
         self._blank = self._glanced = 0
         self._dirty = True

@@ -10,16 +10,12 @@ import math
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from typing import TypeAlias
 
+from ldlm_monitor.model.arrival import Arrival, Kind
 from ldlm_monitor.model.chunk import Chunk, FileId
 from ldlm_monitor.model.records import MAX_COUNT, Heartbeat, Record, from_json, to_json
 from ldlm_monitor.state.database import Database
-
-Kind: TypeAlias = Literal["records", "peek", "final", "backlog", "skipped"]
-"""`records`: whole records. `peek`: the last record, shown before it was finished. `final`: the
-file's last bytes. `backlog`: bytes that the file held when first seen; their `at` is the file's
-time of modification. `skipped`: bytes of an earlier launch, which are not judged."""
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS file (
@@ -58,22 +54,6 @@ _ARRIVALS = (  # in the order of reading, of files that are still followed
 )
 LATEST = 1e10
 """Unix seconds of the year 2286, where they get an eleventh digit; a later arrival is damage."""
-
-
-class Arrival(NamedTuple):
-    """Bytes `start` to `stop` of a file, read at `at` (Unix seconds); they begin in line `line`.
-
-    `order`: the row's number in the read log, which rises over all files.
-    """
-
-    at: float
-    path: str
-    file: FileId
-    start: int
-    stop: int
-    line: int = 1
-    kind: Kind = "backlog"
-    order: int = 0
 
 
 @dataclass(frozen=True, slots=True)

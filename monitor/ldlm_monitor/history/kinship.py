@@ -13,18 +13,12 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
+from ldlm_monitor.history.file_head import HEAD_BYTES, callback_header, facts_in, first_moment, part
+from ldlm_monitor.history.row_moments import row_moments
 from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.model.records import Sample
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.parse.patterns import compile_pattern
-from ldlm_monitor.playback.content import (
-    HEAD_BYTES,
-    callback_header,
-    facts_in,
-    first_moment,
-    part,
-    row_moments,
-)
 from ldlm_monitor.source.companions import Companion, LaunchFacts, Surroundings, companions
 from ldlm_monitor.source.file_system import Disk
 from ldlm_monitor.source.run_names import launch_time

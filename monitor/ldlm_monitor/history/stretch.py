@@ -1,52 +1,25 @@
-"""Facts that are read from a file's bytes: its launch, its form, and the times in it."""
+"""A part of a file, and the times of what it holds: of its lines, rows and steps."""
 
-import json
 import math
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import pairwise
-from pathlib import Path
-from typing import Any, Literal, TypeAlias
 
+from ldlm_monitor.history.arrival_times import StepClock, Timeline, from_rows, from_steps
+from ldlm_monitor.history.file_head import Form, form_of
+from ldlm_monitor.history.line_clock import BEFORE_SECONDS, Place, with_ends
+from ldlm_monitor.history.row_moments import has_times, row_moments
 from ldlm_monitor.model.chunk import Chunk, ClockMark
-from ldlm_monitor.model.chunk import form_of as frames_of
-from ldlm_monitor.parse import METRIC_TIME, clock_marks, frame_times, metric_of
+from ldlm_monitor.parse import METRIC_TIME, clock_marks, frame_times
 from ldlm_monitor.parse.blocks import BLOCK_SECONDS
 from ldlm_monitor.parse.jsonl import EARLIEST, LATEST
-from ldlm_monitor.parse.patterns import compile_pattern
 from ldlm_monitor.parse.stamps import Stamp, placed, stamps
 from ldlm_monitor.parse.tracebacks import MAX_TEXT_BYTES
-from ldlm_monitor.run.line_clock import BEFORE_SECONDS, Place, with_ends
-from ldlm_monitor.run.timeline import StepClock, Timeline, from_rows, from_steps
 from ldlm_monitor.source.backlog import Backlog
-from ldlm_monitor.source.companions import LaunchFacts
-from ldlm_monitor.source.file_system import DIRECT, Disk
-from ldlm_monitor.source.run_names import RunNames
 
-HEAD_BYTES = 256 * 1024
-"""Bytes at a log's start searched for its launch: a choice; 50 times our need, and more is slow."""
-_DIRECTORY = re.compile(
-    rb"^(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d )?Working directory: (\S[^\r\n]*)", re.MULTILINE
-)
-"""A line of MM-LDLM's trainer, which names its folder; `ldlm_trainer` puts the time in front."""
-_NCCL_FILE = re.compile(rb"\bNCCL_DEBUG_FILE=([^\s'\"]+)")  # names NCCL's log, as `env` prints it
-_RUN_NAME = re.compile(rb"\blogging\.run_name=([^\s'\",\]]+)")  # a Hydra override of MM-LDLM
-_CALLBACK_SCHEMA = "ldlm.health/"  # `schema` of the callback's first row, up to its version
-Form: TypeAlias = Literal["text", "rows", "metric", "frames"]
-"""What a file holds: text, JSON lines, one metric of MLflow, frames of TensorBoard or W&B."""
 BEFORE_BYTES = 64 * 1024
 """Bytes before a part to search for a progress bar: a choice; they hold 100s, and more is slow."""
-# A date and time of ISO 8601; some loggers print the fraction after a comma.
-_STAMP = rb"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
-_ROW_TIME = re.compile(
-    rb'"(?:time|timestamp|_timestamp)":\s?(?:(\d{9,10}(?:\.\d+)?)(?!\d)|"(' + _STAMP + rb')")'
-)
-"""The time of a JSON row: `time` of the callback, `timestamp` of common loggers, `_timestamp` of
-W&B. Nine or ten digits are Unix seconds (1973 to 2286); fewer are a duration, more other units."""
-_TIME_KEY = compile_pattern(r'"(?:time|timestamp|_timestamp)":')
-"""Tested before `_ROW_TIME`: re2 is twice as fast as `re` without a match, half as fast with."""
 BLOCK_BYTES = 4096
 """Bytes of lines without a time that are placed together: a choice; a traceback fits."""
 LEAST_BLOCK = MAX_TEXT_BYTES
@@ -185,35 +158,6 @@ class Stretch:
         return offsets[:-1] if offsets[-1] >= self.stop else offsets
 
 
-def has_times(block: bytes) -> bool:
-    """Whether a JSON row in `block` may have a time."""
-    return _TIME_KEY.search(block) is not None
-
-
-def row_moments(block: bytes) -> Iterator[tuple[int, float]]:
-    """Where the times of JSON rows stand in `block`, and the times (Unix seconds)."""
-    for match in _ROW_TIME.finditer(block):
-        when = float(match[1]) if match[1] else _moment(match[2])
-        if when is not None:
-            yield match.start(), when
-
-
-def _moment(stamp: bytes) -> float | None:
-    try:
-        return datetime.fromisoformat(stamp.decode().replace(",", ".")).timestamp()
-    except (ValueError, OverflowError, OSError):  # no date, or one outside of Unix times
-        return None
-
-
-def form_of(backlog: Backlog) -> Form:
-    """What a file holds, by its name and its first bytes."""
-    if frames_of(backlog.head):
-        return "frames"
-    if backlog.head.lstrip()[:1] == b"{":
-        return "rows"
-    return "text" if metric_of(backlog.path, backlog.head) is None else "metric"
-
-
 def row_timeline(stretch: Stretch, clock: StepClock | None, apart: float) -> Timeline:
     """The times of rows.
 
@@ -233,68 +177,3 @@ def nominal(stretch: Stretch, *, together: int = 1) -> Timeline:
     offsets = [0, *stretch.row_offsets()[1:]]
     apart = together if 2 * len(offsets) > NOMINAL_ROWS else 1
     return from_rows(offsets[::apart], stretch.written_at, float(apart))
-
-
-def launch_facts(log: Path, disk: Disk = DIRECT) -> LaunchFacts:
-    """Facts in a log that lead to the files of its launch. Raises `TimeoutError` (no answer)."""
-    return facts_in(part(log, 0, disk))
-
-
-def facts_in(head: bytes) -> LaunchFacts:
-    """The same of a log's first bytes."""
-    # A search for the bare words first: it takes a hundredth of the time.
-    directory = _DIRECTORY.search(head) if b"Working directory: " in head else None
-    nccl = _NCCL_FILE.search(head) if b"NCCL_DEBUG_FILE=" in head else None
-    named = _RUN_NAME.findall(head) if b"logging.run_name=" in head else ()
-    return LaunchFacts(
-        working_directory=_text(directory[1]) if directory else None,
-        run_names=tuple(sorted({_text(name) for name in named})),
-        nccl_debug_file=_text(nccl[1]) if nccl else None,
-    )
-
-
-def name_by_content(path: Path, names: RunNames, disk: Disk = DIRECT) -> None:
-    """Tie an untied file of the callback to the run in its first row. Raises `TimeoutError`."""
-    if not names.is_tied(str(path)) and (named := callback_run(path, disk)) is not None:
-        names.tie(str(path), named)
-
-
-def callback_run(path: Path, disk: Disk = DIRECT) -> str | None:
-    """The run in a callback's first row; None for any other file. Raises `TimeoutError`."""
-    header = callback_header(part(path, 0, disk))
-    return None if header is None else str(header["run"])
-
-
-def callback_header(head: bytes) -> dict[str, Any] | None:
-    """The callback's first row in a file's first bytes, with a `run`; None for any other file."""
-    try:
-        header: dict[str, Any] = json.loads(head.split(b"\n", 1)[0])
-        ours = header["type"] == "run" and header["schema"].startswith(_CALLBACK_SCHEMA)
-        return header if ours and header["run"] is not None else None
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return None  # not the callback's first row: other fields, no JSON, or nested too deep
-
-
-def first_moment(head: bytes) -> float | None:
-    """The first date and time of a line in a text's first bytes (Unix seconds); None without one.
-
-    Without a zone it is taken as this host's.
-    """
-    found = next((stamp for stamp in stamps(head) if stamp.has_year), None)
-    if found is None or found.zoned:
-        return None if found is None else found.when
-    return datetime.fromtimestamp(found.when, UTC).replace(tzinfo=None).timestamp()
-
-
-def part(path: Path, start: int, disk: Disk) -> bytes:
-    """Up to `HEAD_BYTES` of a file from `start` on; none if unreadable. Raises `TimeoutError`."""
-    try:
-        return disk.part(path, start, HEAD_BYTES)
-    except TimeoutError:
-        raise
-    except OSError:  # the error is reported where the file is followed
-        return b""
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "replace").strip()

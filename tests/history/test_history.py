@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.playback.content import NOMINAL_ROWS, callback_run, launch_facts
-from ldlm_monitor.playback.history import place
-from ldlm_monitor.playback.kinship import has_losses
+from ldlm_monitor.history.file_head import callback_run, launch_facts
+from ldlm_monitor.history.kinship import has_losses
+from ldlm_monitor.history.merge import place
+from ldlm_monitor.history.stretch import NOMINAL_ROWS
 from ldlm_monitor.source.file_system import DIRECT
 from ldlm_monitor.source.run_names import RunNames
 

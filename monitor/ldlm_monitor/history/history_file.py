@@ -7,15 +7,16 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TypeAlias
 
+from ldlm_monitor.history.arrival_times import Timeline, at_once
+from ldlm_monitor.history.file_head import Form, form_of
+from ldlm_monitor.history.stretch import Stretch
+from ldlm_monitor.model.arrival import Arrival
 from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.playback.content import Form, Stretch, form_of
-from ldlm_monitor.run.timeline import Timeline, at_once
 from ldlm_monitor.source.backlog import Backlog
 from ldlm_monitor.source.file_identity import FilePosition
 from ldlm_monitor.source.file_system import Disk
 from ldlm_monitor.source.log_parts import ByteSpan, excerpt, skipped_note
 from ldlm_monitor.source.split import PEEK_SECONDS
-from ldlm_monitor.state.read_log import Arrival
 
 ROWS_BUDGET = 8
 """Factor of `budget` for JSON lines, which are parsed faster. A choice: a larger one reads more of

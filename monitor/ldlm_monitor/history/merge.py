@@ -1,6 +1,6 @@
 """Bytes that files already hold, played in time order: finished logs, or a daemon's backlog.
 
-This module judges nothing: it gives bytes their times (`run/timeline.py`) and merges the files,
+This module judges nothing: it gives bytes their times (`arrival_times.py`) and merges the files,
 so that rank 63 is not judged after rank 0's whole history.
 """
 
@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
+from ldlm_monitor.history.arrival_times import StepClock, Timeline, at_once, from_bars
+from ldlm_monitor.history.file_head import form_of, name_by_content
+from ldlm_monitor.history.history_file import HistoryFile, StreamFile
+from ldlm_monitor.history.line_clock import between_lines, from_lines
+from ldlm_monitor.history.rotated_logs import JoinedStretch, logs_of
+from ldlm_monitor.history.row_moments import has_times
+from ldlm_monitor.history.stretch import Stretch, row_timeline
 from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.playback.content import Stretch, form_of, has_times, name_by_content, row_timeline
-from ldlm_monitor.playback.history_file import HistoryFile, StreamFile
-from ldlm_monitor.playback.rotated_logs import JoinedStretch, logs_of
-from ldlm_monitor.run.line_clock import between_lines, from_lines
-from ldlm_monitor.run.timeline import StepClock, Timeline, at_once, from_bars
 from ldlm_monitor.source.backlog import Backlog
 from ldlm_monitor.source.file_system import DIRECT, Disk
 from ldlm_monitor.source.notices import Journal

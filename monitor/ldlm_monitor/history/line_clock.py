@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
-from ldlm_monitor.run.timeline import StepClock, Timeline
+from ldlm_monitor.history.arrival_times import StepClock, Timeline
 
 Place: TypeAlias = tuple[int, float]
 """A line's first byte, and its time in Unix seconds."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.playback.history import place
+from ldlm_monitor.history.merge import place
 from ldlm_monitor.source.follow import Follower
 from ldlm_monitor.source.run_names import RunNames
 
@@ -76,7 +76,7 @@ def test_rows_without_time_are_read_in_bounded_memory(tmp_path: Path, before: st
     code = (
         "import resource, sys\n"
         "from pathlib import Path\n"
-        "from ldlm_monitor.playback.history import place\n"
+        "from ldlm_monitor.history.merge import place\n"
         "from ldlm_monitor.source.run_names import RunNames\n"
         f"resource.setrlimit(resource.RLIMIT_DATA, ({400 * 2**20}, {400 * 2**20}))\n"
         "pieces = place([Path(sys.argv[1])], RunNames()).play()\n"

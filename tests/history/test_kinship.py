@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.playback.kinship import kin
+from ldlm_monitor.history.kinship import kin
 from ldlm_monitor.source.companions import Surroundings
 
 BEGAN = 1_780_000_000.0

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldlm_monitor.config import Settings
+from ldlm_monitor.history.merge import place
 from ldlm_monitor.model.view import RunView
-from ldlm_monitor.playback.history import place
 from ldlm_monitor.playback.replay import Replay
 from ldlm_monitor.source.run_names import RunNames
 from ldlm_monitor.supervise.streams import RunLog
