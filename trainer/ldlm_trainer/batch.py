@@ -1,8 +1,27 @@
-"""What one forward pass of one rank reads."""
+"""What the loop reads: the samples of a split, and micro-batches of them."""
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from torch import Tensor
+
+from ldlm_trainer.model import Shape
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+class Samples(Protocol):
+    """A split of a data set."""
+
+    shape: Shape
+    lengths: NDArray[np.int64]
+    mask_id: int
+
+    def read(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Tokens (B, S) and latents (B, K, D)."""
 
 
 class Batch(NamedTuple):

@@ -11,16 +11,15 @@ import signal
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
 from ldlm_monitor.model.errors import UsageError
-from ldlm_trainer.batch import Batch
+from ldlm_trainer.batch import Batch, Samples
 from ldlm_trainer.diffusion import L2T, MODES, T2L
-from ldlm_trainer.model import Shape
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,17 +29,6 @@ if TYPE_CHECKING:
 TURNS = ("l2t", "t2l", "unconditional")
 """The modes of mode `sequential`, in turn."""
 _ORDER, _MODES = 1, 2  # streams of the random numbers
-
-
-class Samples(Protocol):
-    """A split of a data set."""
-
-    shape: Shape
-    lengths: NDArray[np.int64]
-    mask_id: int
-
-    def read(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Tokens (B, S) and latents (B, K, D)."""
 
 
 class Taken(NamedTuple):

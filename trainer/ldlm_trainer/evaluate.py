@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from ldlm_trainer.batch import Batch
-from ldlm_trainer.data import TURNS, Samples
+from ldlm_trainer.batch import Batch, Samples
+from ldlm_trainer.data import TURNS
 from ldlm_trainer.diffusion import MODES, SUMS, add_noise, micro_loss
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from ldlm_trainer.model import Shape
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ldlm_trainer.data import Samples
+    from ldlm_trainer.batch import Samples
 
 SHARD = 65_536
 """Samples of a shard."""
