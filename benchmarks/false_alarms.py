@@ -23,7 +23,7 @@ from healthy_training import Training, Written, trainings, write
 from ldlm_monitor.alerts import load_rules, packaged_rules
 from ldlm_monitor.config import Settings
 from ldlm_monitor.model.alert import Transition
-from ldlm_monitor.playback.replay import Replay
+from ldlm_monitor.playback.log_replay import Replay
 from ldlm_monitor.promql import parse
 from training_faults import BEGINS, CASES, Case
 

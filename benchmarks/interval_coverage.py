@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from ldlm_monitor.analysis.compare.comparison import CONFIDENCE
+from ldlm_monitor.analysis.compare.difference_words import LOSS, PACE, verdict
 from ldlm_monitor.analysis.compare.intervals import (
     Difference,
     Location,
@@ -30,7 +31,6 @@ from ldlm_monitor.analysis.compare.intervals import (
     of_pairs,
 )
 from ldlm_monitor.analysis.compare.sides import Side
-from ldlm_monitor.analysis.compare.verdict import LOSS, PACE, verdict
 from ldlm_monitor.analysis.readings import STEPS, Column, RunReadings
 
 PAIRS = 300

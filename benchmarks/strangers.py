@@ -25,7 +25,7 @@ from ldlm_monitor.config import Settings
 from ldlm_monitor.model.incident_view import IncidentView
 from ldlm_monitor.model.records import Sample, SampleBlock
 from ldlm_monitor.parse import Parser
-from ldlm_monitor.playback.replay import Replay
+from ldlm_monitor.playback.log_replay import Replay
 
 ENDED = "TrainingCrashed"
 """The alert that contradicts no failure: whatever ended a training may be named as its end."""

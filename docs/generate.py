@@ -21,7 +21,7 @@ sys.path[:0] = [str(ROOT / "monitor"), str(ROOT / "doctor")]
 from ldlm_doctor.model import Check, checks  # noqa: E402 # it need not be installed
 from ldlm_monitor.analysis.compare.comparison import Comparison  # noqa: E402
 from ldlm_monitor.model.names import METRICS, SEVERITIES, Metric  # noqa: E402
-from ldlm_monitor.model.view import Snapshot  # noqa: E402
+from ldlm_monitor.model.snapshot import Snapshot  # noqa: E402
 from ldlm_monitor.notify.webhook import WebhookBody  # noqa: E402
 from ldlm_monitor.promql.floats import ARITHMETIC, COMPARISON  # noqa: E402
 from ldlm_monitor.promql.functions import ELEMENTWISE, OVER_VECTOR  # noqa: E402

@@ -8,7 +8,7 @@ import pytest
 
 from ldlm_monitor.model import names
 from ldlm_monitor.model.alert import State
-from ldlm_monitor.model.view import Health
+from ldlm_monitor.model.snapshot import Health
 from ldlm_monitor.parse import definitions
 
 CONTRACT = Path(__file__).resolve().parents[1] / "../shared/design/contract.md"

@@ -14,9 +14,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ldlm_trainer.config import load
 from ldlm_trainer.data import MicroBatches
-from ldlm_trainer.evaluate import evaluate
-from ldlm_trainer.health import Health
-from ldlm_trainer.process import joined
+from ldlm_trainer.health_file import Health
+from ldlm_trainer.held_out import evaluate
+from ldlm_trainer.rank_process import joined
 from ldlm_trainer.train import Trainer
 
 

@@ -9,8 +9,8 @@ import pytest
 from ldlm_monitor.callback.batches import Spikes, said
 from ldlm_monitor.callback.gradients import course
 from ldlm_monitor.config import Settings
-from ldlm_monitor.model.view import Snapshot
-from ldlm_monitor.playback.replay import Replay
+from ldlm_monitor.model.snapshot import Snapshot
+from ldlm_monitor.playback.log_replay import Replay
 from ldlm_monitor.report.document import report
 from ldlm_monitor.report.html import page
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.config import Settings
-from ldlm_monitor.playback.replay import Replay
+from ldlm_monitor.playback.log_replay import Replay
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 

@@ -10,7 +10,7 @@ import pytest
 from ldlm_monitor.config import Settings
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.playback.replay import Replay
+from ldlm_monitor.playback.log_replay import Replay
 
 STEPS = """
 callback = HealthCallback(out=sys.argv[1])

@@ -19,7 +19,7 @@ from ldlm_monitor.callback.writer import encode  # noqa: E402
 from ldlm_monitor.model.chunk import Chunk, Origin  # noqa: E402
 from ldlm_monitor.model.records import Event  # noqa: E402
 from ldlm_monitor.monitor import Monitor  # noqa: E402
-from ldlm_monitor.parse.rows import RowReader  # noqa: E402
+from ldlm_monitor.parse.row_reader import RowReader  # noqa: E402
 from ldlm_monitor.run.replicas import Replicas  # noqa: E402
 
 EVERY = 3

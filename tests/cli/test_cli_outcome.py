@@ -7,7 +7,7 @@ import pytest
 
 from ldlm_monitor.cli.flags import exit_code
 from ldlm_monitor.config import FailOn
-from ldlm_monitor.model.view import Health, MonitorView, RunView, Snapshot
+from ldlm_monitor.model.snapshot import Health, MonitorView, RunView, Snapshot
 
 
 def snapshot(*healths: Health) -> Snapshot:

@@ -8,6 +8,7 @@ from statistics import fmean
 import pytest
 
 from interval_coverage import Case, cases, rates, remembering
+from ldlm_monitor.analysis.compare.difference_words import LOSS, verdict
 from ldlm_monitor.analysis.compare.intervals import (
     Difference,
     Location,
@@ -20,7 +21,6 @@ from ldlm_monitor.analysis.compare.intervals import (
     of_pairs,
     quantile,
 )
-from ldlm_monitor.analysis.compare.verdict import LOSS, verdict
 
 PAIRS = 40
 """Of runs that are compared; benchmarks/interval_coverage.py has the rates of 300."""

@@ -10,7 +10,7 @@ from ldlm_monitor.analysis.readings import Column, Readings, RunReadings
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.records import Sample
 from ldlm_monitor.parse import Parser
-from ldlm_monitor.source.run_names import RunNames
+from ldlm_monitor.parse.run_names import RunNames
 
 NOW = 1769681700.0
 

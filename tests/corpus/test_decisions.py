@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.analysis.backtest.decisions import load_decisions, score_decisions
+from ldlm_monitor.analysis.backtest.decision_score import load_decisions, score_decisions
 from ldlm_monitor.config import Settings
 
 HERE = Path(__file__).parent

@@ -10,7 +10,7 @@ from ldlm_monitor.config import Settings
 from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.model.records import Event
 from ldlm_monitor.parse import Parser
-from ldlm_monitor.playback.replay import Replay
+from ldlm_monitor.playback.log_replay import Replay
 
 RUNS = Path(__file__).parent / "runs/elastic"
 SERIOUS = ("error", "critical")

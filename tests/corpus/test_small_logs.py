@@ -16,7 +16,7 @@ from ldlm_monitor.config import Settings
 from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.model.records import Event, Record, Sample
 from ldlm_monitor.parse import Parser
-from ldlm_monitor.playback.replay import Replay
+from ldlm_monitor.playback.log_replay import Replay
 
 LOGS = Path(__file__).parent / "small"
 TRUTH: dict[str, dict[str, Any]] = json.loads((LOGS / "truth.json").read_text("utf-8"))

@@ -17,7 +17,7 @@ from ldlm_monitor.detect.gradient import (
 )
 from ldlm_monitor.detect.throughput import ChangePoint, RankDetector, ThroughputDetector
 from ldlm_monitor.model.points import Measured
-from ldlm_monitor.playback.replay import Replay
+from ldlm_monitor.playback.log_replay import Replay
 
 GIB = 2.0**30
 

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.config import Settings
-from ldlm_monitor.incidents.decisions import (
+from ldlm_monitor.incidents.decision_table import (
     DecisionFacts,
     decide,
     decision_table,
     held_by_others,
 )
-from ldlm_monitor.model.view import RunView
-from ldlm_monitor.playback.replay import Replay
+from ldlm_monitor.model.snapshot import RunView
+from ldlm_monitor.playback.log_replay import Replay
 
 TABLE = decision_table()
 EXAMPLES = [(rule.rule, facts) for rule in TABLE.rules for facts in rule.examples]

@@ -14,7 +14,7 @@ from ldlm_monitor.model.incident_view import IncidentView
 from ldlm_monitor.model.records import Event, Position, Sample
 from ldlm_monitor.notify.content import headline
 from ldlm_monitor.notify.message import from_transition, story_of
-from ldlm_monitor.playback.replay import Replay
+from ldlm_monitor.playback.log_replay import Replay
 
 TESTS = Path(__file__).resolve().parents[1]
 FOLDERS = (

@@ -24,8 +24,8 @@ from ldlm_monitor.model.records import Event, Position
 from ldlm_monitor.notify.content import news_of
 from ldlm_monitor.notify.message import from_transition, message_of
 from ldlm_monitor.notify.slack_message import drawn
-from ldlm_monitor.playback.replay import Replay
-from ldlm_monitor.report.text import health_report
+from ldlm_monitor.playback.log_replay import Replay
+from ldlm_monitor.report.plain_text import health_report
 from ldlm_monitor.serve.pages import resource
 from ldlm_monitor.text.lines import transition_line
 

@@ -16,7 +16,7 @@ from ldlm_monitor.model.incident_view import IncidentView
 from ldlm_monitor.model.records import Event, Position
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.parse.definitions import Role
-from ldlm_monitor.source.run_names import RunNames
+from ldlm_monitor.parse.run_names import RunNames
 
 LOGS = Path(__file__).parent / "injected"
 NODES = ("nodes_raise", "nodes_kill", "nodes_kill_record")

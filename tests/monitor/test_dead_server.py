@@ -16,8 +16,8 @@ from ldlm_monitor.history.merge import place
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.notify.outbox import Outbox
+from ldlm_monitor.parse.run_names import RunNames
 from ldlm_monitor.source.file_identity import FilePosition
-from ldlm_monitor.source.run_names import RunNames
 from ldlm_monitor.state.state_store import StateStore
 
 NOW = 1_769_681_700.0

@@ -12,10 +12,10 @@ from ldlm_monitor.incidents.grouping import Incidents
 from ldlm_monitor.model.chunk import Chunk, Form
 from ldlm_monitor.model.records import Sample, SampleBlock
 from ldlm_monitor.parse import jsonl
-from ldlm_monitor.parse.columns import RowShape
 from ldlm_monitor.parse.event_file import EventFileReader
+from ldlm_monitor.parse.row_columns import RowShape
 from ldlm_monitor.parse.structured_files import TableReader
-from ldlm_monitor.parse.text import TextReader
+from ldlm_monitor.parse.text_reader import TextReader
 from ldlm_monitor.parse.tracebacks import Traceback
 from ldlm_monitor.run.lifecycle import Lifecycle
 from ldlm_monitor.run.training_run import TrainingRun

@@ -7,7 +7,7 @@ from failing_lines import NAN, TRACEBACK
 from ldlm_monitor.alerts import RuleSet
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.model.view import RunView
+from ldlm_monitor.model.snapshot import RunView
 from ldlm_monitor.promql import Expression
 from ldlm_monitor.serve.pages import landing_page, resource
 from ldlm_monitor.text.lines import status_lines

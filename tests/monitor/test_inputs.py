@@ -10,11 +10,11 @@ from ldlm_monitor.config import Settings
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.daemon.discovery import COMPANION_SECONDS, Inputs
 from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.playback.replay import Replay
+from ldlm_monitor.parse.run_names import RunNames
+from ldlm_monitor.playback.log_replay import Replay
 from ldlm_monitor.source.file_identity import Known
 from ldlm_monitor.source.file_system import DIRECT
 from ldlm_monitor.source.input_patterns import resolve
-from ldlm_monitor.source.run_names import RunNames
 from ldlm_monitor.text.lines import status_lines
 
 NOW = 1_769_681_700.0

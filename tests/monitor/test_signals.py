@@ -15,7 +15,7 @@ from test_restart import NOW, Watched, bars
 from ldlm_monitor.config import Settings
 from ldlm_monitor.daemon.dispatcher import Dispatcher
 from ldlm_monitor.daemon.pump import CutShort, Pump
-from ldlm_monitor.daemon.signals import Signals
+from ldlm_monitor.daemon.stop_signals import Signals
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.source.file_system import DIRECT
 from ldlm_monitor.source.split import PEEK_SECONDS

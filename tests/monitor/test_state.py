@@ -16,9 +16,9 @@ from ldlm_monitor.model.arrival import Arrival
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.model.records import Event, Heartbeat
-from ldlm_monitor.model.view import AlertView, MonitorView
+from ldlm_monitor.model.snapshot import AlertView, MonitorView
 from ldlm_monitor.source.file_identity import FilePosition
-from ldlm_monitor.source.follow import Follower
+from ldlm_monitor.source.follower import Follower
 from ldlm_monitor.state import read_log
 from ldlm_monitor.state.state_dir import StateDir, default_state_dir
 from ldlm_monitor.state.state_store import State, StateStore

@@ -13,10 +13,10 @@ from ldlm_monitor.daemon.dispatcher import Dispatcher
 from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.daemon.pictures import INPUTS_SECONDS
 from ldlm_monitor.daemon.pump import Pump
-from ldlm_monitor.model.view import CurveView, Snapshot
+from ldlm_monitor.model.snapshot import CurveView, Snapshot
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.notify.silences import Silences
-from ldlm_monitor.playback.replay import Replay
+from ldlm_monitor.playback.log_replay import Replay
 from ldlm_monitor.run.curve import CAPACITY
 from ldlm_monitor.state.state_store import StateStore
 

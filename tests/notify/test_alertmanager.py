@@ -3,7 +3,7 @@
 import pytest
 
 from ldlm_monitor.model.errors import DeliveryError
-from ldlm_monitor.model.view import AlertView, MonitorView, Snapshot
+from ldlm_monitor.model.snapshot import AlertView, MonitorView, Snapshot
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.notify.states import (
     BATCH,

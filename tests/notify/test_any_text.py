@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.points import Point, make_labels
 from ldlm_monitor.model.records import Event, Position
-from ldlm_monitor.model.view import AlertView, MonitorView, Snapshot
+from ldlm_monitor.model.snapshot import AlertView, MonitorView, Snapshot
 from ldlm_monitor.notify.apprise import plain_text
 from ldlm_monitor.notify.content import news_of, whole_of
 from ldlm_monitor.notify.message import (
@@ -29,7 +29,7 @@ from ldlm_monitor.notify.message import (
 from ldlm_monitor.notify.slack_message import drawn
 from ldlm_monitor.notify.states import SentAlert, body
 from ldlm_monitor.notify.webhook import WebhookBody, webhook_body
-from ldlm_monitor.report.text import health_report
+from ldlm_monitor.report.plain_text import health_report
 from ldlm_monitor.serve.metrics import exposition, families
 from ldlm_monitor.serve.pages import landing_page, resource
 from ldlm_monitor.text.lines import transition_json, transition_line

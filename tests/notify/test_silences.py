@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ldlm_monitor.model.alert import State, Transition
 from ldlm_monitor.model.errors import UsageError
-from ldlm_monitor.model.view import AlertView
+from ldlm_monitor.model.snapshot import AlertView
 from ldlm_monitor.notify.message import Notification, Receipt, from_transition
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.notify.policy import Policy

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.model.records import Record, Sample, SampleBlock
 from ldlm_monitor.parse import Parser
-from ldlm_monitor.parse.columns import signature
+from ldlm_monitor.parse.row_columns import signature
 from ldlm_monitor.parse.vocabulary import MAX_KEY
 
 OWNER = Origin(run="r", rank=4)

@@ -8,7 +8,7 @@ import pytest
 from ldlm_monitor.model.incident_view import IncidentView, RootView
 from ldlm_monitor.model.points import Point
 from ldlm_monitor.model.records import Event, Position
-from ldlm_monitor.model.view import AlertView, MonitorView, RunView, Snapshot, Statistics
+from ldlm_monitor.model.snapshot import AlertView, MonitorView, RunView, Snapshot, Statistics
 
 NOW = 1769681700.0
 """2026-01-29 10:15:00 UTC"""

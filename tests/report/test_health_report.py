@@ -8,16 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.core.health import worst_health
-from ldlm_monitor.incidents.decisions import DecisionFacts, decide
+from ldlm_monitor.core.run_health import worst_health
+from ldlm_monitor.incidents.decision_table import DecisionFacts, decide
 from ldlm_monitor.model.incident_view import IncidentView
 from ldlm_monitor.model.points import Point, make_labels
 from ldlm_monitor.model.records import Event, Position
-from ldlm_monitor.model.view import AlertView, HostView, ReasonView, RunView, Snapshot, Statistics
+from ldlm_monitor.model.snapshot import (
+    AlertView,
+    HostView,
+    ReasonView,
+    RunView,
+    Snapshot,
+    Statistics,
+)
 from ldlm_monitor.report.contents import what_to_do
 from ldlm_monitor.report.document import report
 from ldlm_monitor.report.html import page
-from ldlm_monitor.report.text import WIDTH, health_report, markdown
+from ldlm_monitor.report.plain_text import WIDTH, health_report, markdown
 
 MakeRun = Callable[..., RunView]
 MakeAlert = Callable[..., AlertView]

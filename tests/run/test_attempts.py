@@ -6,8 +6,8 @@ import pytest
 
 from ldlm_monitor.config import Settings
 from ldlm_monitor.model.names import RESTARTS
-from ldlm_monitor.model.view import Snapshot
-from ldlm_monitor.playback.replay import Replay
+from ldlm_monitor.model.snapshot import Snapshot
+from ldlm_monitor.playback.log_replay import Replay
 
 BANNER = "*** Starting MMDiT with Joint Text-Latent Diffusion ***\n"
 CRASH = (

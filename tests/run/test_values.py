@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldlm_monitor.model.records import Event, Position, Sample, SampleBlock
+from ldlm_monitor.run.logged_values import MAX_QUANTITIES, RunValues
 from ldlm_monitor.run.quantity import ValueSource, exported_name
 from ldlm_monitor.run.stall import Stall
 from ldlm_monitor.run.training_run import TrainingRun
-from ldlm_monitor.run.values import MAX_QUANTITIES, RunValues
 
 AT = Position("saved/r/training_log.jsonl", 1, 0)
 

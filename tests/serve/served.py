@@ -9,7 +9,7 @@ from ldlm_monitor.model.histogram import Histogram
 from ldlm_monitor.model.names import METRICS, RUN_STATES
 from ldlm_monitor.model.points import Point, make_labels
 from ldlm_monitor.model.records import Event, Position
-from ldlm_monitor.model.view import AlertView, MonitorView, RunView, Snapshot, Statistics
+from ldlm_monitor.model.snapshot import AlertView, MonitorView, RunView, Snapshot, Statistics
 from ldlm_monitor.serve import Server, Site
 from ldlm_monitor.serve.metrics import families
 

@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from ldlm_monitor.model.histogram import Histogram
 from ldlm_monitor.model.names import STEP_DURATION, created
 from ldlm_monitor.model.points import Point, make_labels
-from ldlm_monitor.model.view import Snapshot
+from ldlm_monitor.model.snapshot import Snapshot
 from ldlm_monitor.serve import Server, Site
 from ldlm_monitor.serve.metrics import PROTOBUF, TEXT, exposition, families
 

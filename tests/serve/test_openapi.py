@@ -12,7 +12,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.model.view import Snapshot
+from ldlm_monitor.model.snapshot import Snapshot
 from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.records import adapter, to_json
 from ldlm_monitor.serve import Server, Site

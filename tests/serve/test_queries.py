@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import pytest
 
 from ldlm_monitor.daemon.local_source import LocalSource
-from ldlm_monitor.model.view import CurveView, Snapshot
+from ldlm_monitor.model.snapshot import CurveView, Snapshot
 from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.serve import Server, Site
 from ldlm_monitor.text.sanitize import redact

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.source.follow import Follower
+from ldlm_monitor.source.follower import Follower
 from ldlm_monitor.source.tail import Tail
 
 

@@ -364,7 +364,7 @@ def test_descriptors_follow_the_limit_of_the_process(tmp_path):
     script = """if True:
         import os, resource, sys
         from pathlib import Path
-        from ldlm_monitor.source.follow import Follower
+        from ldlm_monitor.source.follower import Follower
 
         def look(now):
             return b"".join(chunk.data for chunk in follower.read(None, now)).count(b"\\n")

@@ -29,7 +29,7 @@ from hypothesis.stateful import (
 from kept_positions import positions_from_json, positions_to_json
 
 from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.source.follow import Follower
+from ldlm_monitor.source.follower import Follower
 from ldlm_monitor.source.named_files import LINGER_SECONDS
 from ldlm_monitor.source.open_files import RETIRED_FILES, RETIRED_SECONDS
 from ldlm_monitor.source.recalled import RECALL_SECONDS

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.model.chunk import Origin
-from ldlm_monitor.source.run_names import RunNames, launch_time, origin_of
+from ldlm_monitor.parse.run_names import RunNames, launch_time, origin_of
 
 LAUNCH = "train_20260129_101500"
 PODS = "/var/log/pods"

@@ -6,7 +6,7 @@ import queue
 
 import pytest
 
-from ldlm_monitor.source.follow import StdinSource
+from ldlm_monitor.source.follower import StdinSource
 from ldlm_monitor.source.notices import Journal
 from ldlm_monitor.source.split import PEEK_SECONDS, RECORD_BYTES
 

@@ -9,7 +9,7 @@ import pytest
 
 from ldlm_monitor.source.companions import LaunchFacts, Surroundings, companions
 from ldlm_monitor.source.file_system import OPEN_FLAGS, Disk
-from ldlm_monitor.source.follow import Follower
+from ldlm_monitor.source.follower import Follower
 from ldlm_monitor.source.input_patterns import resolve
 from ldlm_monitor.source.notices import Journal
 from ldlm_monitor.source.timed_disk import TimedDisk

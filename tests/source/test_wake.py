@@ -10,7 +10,7 @@ import pytest
 
 from ldlm_monitor.source import wake
 from ldlm_monitor.source.file_system import MountTable, read_mounts
-from ldlm_monitor.source.follow import Follower
+from ldlm_monitor.source.follower import Follower
 from ldlm_monitor.source.notices import Journal
 from ldlm_monitor.source.wake import CHECKED_FILES, Rota, Waker, file_events
 from ldlm_monitor.source.watchdog_events import WatchdogEvents

@@ -4,10 +4,10 @@ import math
 
 import pytest
 
-from ldlm_monitor.incidents.decisions import DecisionFacts, decide
+from ldlm_monitor.incidents.decision_table import DecisionFacts, decide
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.model.incident_view import DecisionView
-from ldlm_monitor.model.view import (
+from ldlm_monitor.model.snapshot import (
     AlertView,
     MonitorView,
     RunView,

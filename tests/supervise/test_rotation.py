@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.supervise.conftest import until
 
 from ldlm_monitor.config import Settings
-from ldlm_monitor.playback.replay import Replay
+from ldlm_monitor.playback.log_replay import Replay
 from ldlm_monitor.supervise.run_folder import all_runs
 from ldlm_monitor.supervise.streams import RunLog
 

@@ -14,8 +14,8 @@ pytest.importorskip("torch", reason="torch is not installed: pip install '.[trai
 import torch
 
 from ldlm_trainer.config import Config
-from ldlm_trainer.evaluate import evaluate
-from ldlm_trainer.process import Process
+from ldlm_trainer.held_out import evaluate
+from ldlm_trainer.rank_process import Process
 from ldlm_trainer.train import GaveUpError, Trainer
 
 pytestmark = pytest.mark.trainer

@@ -27,7 +27,7 @@ from ldlm_trainer.diffusion import (
     micro_loss,
     spread,
 )
-from ldlm_trainer.model import MultimodalDiT, Shape
+from ldlm_trainer.network import MultimodalDiT, Shape
 from ldlm_trainer.shards import MASK, Shards
 from ldlm_trainer.step import Balance, Result
 

@@ -14,7 +14,7 @@ from torch import nn
 
 from ldlm_trainer import optim
 from ldlm_trainer.config import Model, Optim, Schedule
-from ldlm_trainer.model import MultimodalDiT, Shape
+from ldlm_trainer.network import MultimodalDiT, Shape
 
 
 @given(st.integers(2, 300), st.data())

@@ -11,9 +11,9 @@ from textual.worker import WorkerCancelled
 
 from ldlm_monitor.config import Settings
 from ldlm_monitor.model.queries import Source
-from ldlm_monitor.model.view import Snapshot
+from ldlm_monitor.model.snapshot import Snapshot
 from ldlm_monitor.notify.silences import Silences
-from ldlm_monitor.playback.replay import Replay
+from ldlm_monitor.playback.log_replay import Replay
 from ldlm_monitor.tui.app import MonitorApp
 from ldlm_monitor.tui.draw import Line
 

@@ -2,8 +2,8 @@
 
 from screens import Shown
 
-from ldlm_monitor.model.view import AlertView, Snapshot
-from ldlm_monitor.tui.alerts import Bell
+from ldlm_monitor.model.snapshot import AlertView, Snapshot
+from ldlm_monitor.tui.alert_page import Bell
 
 
 def firing(snapshot: Snapshot, *names: str, severity: str = "critical") -> Snapshot:

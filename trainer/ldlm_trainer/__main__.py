@@ -72,7 +72,7 @@ def _preflight(settings: config.Config, given: argparse.Namespace) -> None:
 
 @record
 def _train(settings: config.Config, given: argparse.Namespace) -> None:
-    from ldlm_trainer.process import joined
+    from ldlm_trainer.rank_process import joined
     from ldlm_trainer.train import Trainer
 
     with joined(settings.run) as process, Trainer(settings, process) as trainer:

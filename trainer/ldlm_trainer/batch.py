@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from torch import Tensor
 
-from ldlm_trainer.model import Shape
+from ldlm_trainer.network import Shape
 
 if TYPE_CHECKING:
     import numpy as np

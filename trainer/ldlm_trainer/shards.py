@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ldlm_monitor.model.errors import UsageError
-from ldlm_trainer.model import Shape
+from ldlm_trainer.network import Shape
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -16,13 +16,13 @@ from torch.distributed.fsdp import FSDPModule
 
 from ldlm_trainer import optim
 from ldlm_trainer.diffusion import SUMS, add_noise, micro_loss
-from ldlm_trainer.process import forget_gradients, whole
+from ldlm_trainer.rank_process import forget_gradients, whole
 
 if TYPE_CHECKING:
     from ldlm_trainer.batch import Batch
     from ldlm_trainer.config import Config, Objective
     from ldlm_trainer.faults import Faults
-    from ldlm_trainer.process import Process
+    from ldlm_trainer.rank_process import Process
 
 HEAD = ("own_text", "own_latent", "grad_norm", "stop")
 """What stands before `SUMS` in a vector of results."""

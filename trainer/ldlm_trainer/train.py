@@ -18,11 +18,11 @@ from ldlm_monitor.model.errors import UsageError
 from ldlm_trainer import checkpoint, faults, optim
 from ldlm_trainer.batch import Batch
 from ldlm_trainer.data import MicroBatches, Plan, StepOrder, loader
-from ldlm_trainer.evaluate import evaluate
-from ldlm_trainer.health import open_health
+from ldlm_trainer.health_file import open_health
+from ldlm_trainer.held_out import evaluate
 from ldlm_trainer.log import Log
-from ldlm_trainer.model import MultimodalDiT
-from ldlm_trainer.process import (
+from ldlm_trainer.network import MultimodalDiT
+from ldlm_trainer.rank_process import (
     Process,
     expect_prompt_steps,
     freeze_unused,
@@ -30,9 +30,9 @@ from ldlm_trainer.process import (
     sharded,
     stopped_by,
 )
-from ldlm_trainer.rows import health_values, row
 from ldlm_trainer.shards import open_split
 from ldlm_trainer.step import Result, Stepper
+from ldlm_trainer.step_rows import health_values, row
 
 if TYPE_CHECKING:
     from ldlm_trainer.config import Config

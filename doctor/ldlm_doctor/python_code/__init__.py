@@ -4,6 +4,6 @@
 reported nowhere. Edits are offered only where a rule proves that they are right.
 """
 
-from ldlm_doctor.python_code.audit import audit
+from ldlm_doctor.python_code.code_audit import audit
 
 __all__ = ["audit"]

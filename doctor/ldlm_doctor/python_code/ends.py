@@ -10,7 +10,7 @@ from ldlm_doctor.python_code.expressions import last_name, words_in
 from ldlm_doctor.python_code.facts import uses_framework
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
-from ldlm_doctor.python_code.settings import looked_up
+from ldlm_doctor.python_code.project_settings import looked_up
 from ldlm_doctor.python_code.training import ends_process
 from ldlm_doctor.python_code.tree import Function, inside
 from ldlm_doctor.python_code.unread import takes_all_settings

@@ -12,7 +12,7 @@ from ldlm_doctor.model import SourceFile
 from ldlm_doctor.python_code.expressions import last_name
 from ldlm_doctor.python_code.facts import DDP, FSDP, calling, naming, starts_ranks, uses_framework
 from ldlm_doctor.python_code.module import Module
-from ldlm_doctor.python_code.settings import Settings
+from ldlm_doctor.python_code.project_settings import Settings
 from ldlm_doctor.python_code.training import TrainingLoop, training_loops
 from ldlm_doctor.python_code.tree import Loop
 

@@ -16,9 +16,9 @@ from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.model.names import RATES
 from ldlm_monitor.model.records import Event, Record, Sample, SampleBlock
 from ldlm_monitor.parse import Parser, is_rows
+from ldlm_monitor.parse.run_names import RunNames
 from ldlm_monitor.run.pace import StepDurations
 from ldlm_monitor.run.quantity import ValueSource, is_of_its_rank, source_of
-from ldlm_monitor.source.run_names import RunNames
 
 STEPS = "steps"
 """The quantity that holds every step of a source, with its time."""

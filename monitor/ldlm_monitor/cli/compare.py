@@ -39,10 +39,10 @@ def compare(
         companions: Read also what belongs to a log, such as its training_log.jsonl (default: yes).
     """
     from ldlm_monitor.analysis.compare.comparison import compare as compared
+    from ldlm_monitor.analysis.compare.difference_words import targets_of
     from ldlm_monitor.analysis.compare.learned import point_of
     from ldlm_monitor.analysis.compare.output import charts, table
     from ldlm_monitor.analysis.compare.sides import sides_of
-    from ldlm_monitor.analysis.compare.verdict import targets_of
 
     if len(runs) < 2:
         raise UsageError(

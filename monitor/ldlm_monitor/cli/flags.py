@@ -17,8 +17,8 @@ from ldlm_monitor.model.errors import UsageError
 
 if TYPE_CHECKING:
     from ldlm_monitor.config import FailOn, Settings
-    from ldlm_monitor.model.view import Snapshot
-    from ldlm_monitor.playback.replay import Replay
+    from ldlm_monitor.model.snapshot import Snapshot
+    from ldlm_monitor.playback.log_replay import Replay
 
 UNHEALTHY = 3
 """Exit code if a health or finding is as bad as --fail-on, or worse (1: a bug, 2: wrong usage)."""
@@ -169,7 +169,7 @@ def _without_none(values: dict[str, Any]) -> dict[str, Any]:
 
 def replay_of(found: Settings, **more: Any) -> Replay:
     """A `Replay` of the settings' files, made with `more`; prints its notices."""
-    from ldlm_monitor.playback.replay import Replay
+    from ldlm_monitor.playback.log_replay import Replay
 
     replay = Replay(found, **more)
     for notice in replay.notices:
@@ -179,7 +179,7 @@ def replay_of(found: Settings, **more: Any) -> Replay:
 
 def exit_code(snapshot: Snapshot, fail_on: FailOn) -> int:
     """UNHEALTHY if any run's health is as bad as `fail_on`, or worse; otherwise 0."""
-    from ldlm_monitor.core.health import HEALTH, worst_health
+    from ldlm_monitor.core.run_health import HEALTH, worst_health
 
     worst = HEALTH.index(worst_health(snapshot))
     return UNHEALTHY if worst > _FAIL_ON.index(fail_on) else 0

@@ -19,7 +19,7 @@ from ldlm_monitor.model.errors import INTERRUPTED, UsageError
 if TYPE_CHECKING:
     from ldlm_monitor.config import Settings
     from ldlm_monitor.model.queries import Source
-    from ldlm_monitor.model.view import Snapshot
+    from ldlm_monitor.model.snapshot import Snapshot
 
 _NEAR = 0.75
 """difflib's ratio from which a word is a mistyped command: one wrong letter of four, two of eight.
@@ -49,7 +49,7 @@ def follow(*files: str, flags: FollowFlags | None = None) -> int:
         return _on_screen(found, load)
     from ldlm_monitor.cli import logs, report
     from ldlm_monitor.daemon import daemon
-    from ldlm_monitor.daemon.signals import Signals
+    from ldlm_monitor.daemon.stop_signals import Signals
 
     logs.configure(found)
     signals = Signals()
@@ -172,7 +172,7 @@ def _in_browsers(found: Settings, load: Callable[[], Settings]) -> int:
 def _ended(code: int, snapshot: Snapshot | None) -> int:
     """Prints the report of `snapshot`, if any: a person who ends the monitor needs the state."""
     if snapshot is not None:
-        from ldlm_monitor.report.text import health_report
+        from ldlm_monitor.report.plain_text import health_report
 
         sys.stdout.write("\n" + health_report(snapshot))
     return code

@@ -12,7 +12,7 @@ from ldlm_monitor.model.errors import UsageError
 
 if TYPE_CHECKING:
     from ldlm_monitor.config import Settings
-    from ldlm_monitor.model.view import Snapshot
+    from ldlm_monitor.model.snapshot import Snapshot
 
 
 def mcp(*files: str, url: str | None = None, flags: JudgeFlags | None = None) -> int:
@@ -27,8 +27,8 @@ def mcp(*files: str, url: str | None = None, flags: JudgeFlags | None = None) ->
     if files:
         raise UsageError("goes not with logs", where="--url", remedy="name one or the other")
     from ldlm_monitor.cli.attach import authorization, tls
-    from ldlm_monitor.mcp.answers import Tools
-    from ldlm_monitor.mcp.server import server_of
+    from ldlm_monitor.mcp.agent_answers import Tools
+    from ldlm_monitor.mcp.mcp_server import server_of
     from ldlm_monitor.tui.remote import RemoteSource
 
     found = settings(flags).attach
@@ -44,8 +44,8 @@ def mcp(*files: str, url: str | None = None, flags: JudgeFlags | None = None) ->
 
 def _serve_logs(found: Settings) -> int:
     from ldlm_monitor.daemon.local_source import LocalSource
-    from ldlm_monitor.mcp.answers import Tools
-    from ldlm_monitor.mcp.server import server_of
+    from ldlm_monitor.mcp.agent_answers import Tools
+    from ldlm_monitor.mcp.mcp_server import server_of
     from ldlm_monitor.notify.silences import Silences
     from ldlm_monitor.serve.prometheus import PrometheusApi
     from ldlm_monitor.text.sanitize import redact

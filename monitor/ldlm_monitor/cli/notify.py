@@ -15,7 +15,7 @@ from ldlm_monitor.model.errors import ConfigError, DeliveryError, UsageError
 if TYPE_CHECKING:
     from ldlm_monitor.config import Settings
     from ldlm_monitor.model.alert import Transition
-    from ldlm_monitor.model.view import AlertView
+    from ldlm_monitor.model.snapshot import AlertView
 
 app = App(name="notify", help="Tries the receivers of alerts.")
 
@@ -76,7 +76,7 @@ def _receivers(configured: Settings, now: float) -> Iterator[tuple[str, Callable
 
 def _test_alert(now: float) -> tuple[Transition, AlertView]:
     from ldlm_monitor.model.alert import Transition
-    from ldlm_monitor.model.view import AlertView
+    from ldlm_monitor.model.snapshot import AlertView
 
     shared: dict[str, Any] = {
         "state": "firing",

@@ -9,9 +9,9 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ldlm_monitor.daemon.signals import SEND_SECONDS, Signals
+from ldlm_monitor.daemon.stop_signals import SEND_SECONDS, Signals
 from ldlm_monitor.model.errors import UsageError
-from ldlm_monitor.model.view import MonitorView, Snapshot
+from ldlm_monitor.model.snapshot import MonitorView, Snapshot
 
 if TYPE_CHECKING:
     from ldlm_monitor.config import Settings

@@ -88,8 +88,8 @@ def understood(parser: Parser, given: ListedFile) -> Coverage:
 def inputs(found: Settings) -> list[ListedFile]:
     """The files that exist, those of a rotated log in the order of writing. Raises InputError."""
     from ldlm_monitor.model.chunk import rotated_from
+    from ldlm_monitor.parse.run_names import RunNames
     from ldlm_monitor.source.input_patterns import resolve
-    from ldlm_monitor.source.run_names import RunNames
 
     patterns = resolve(found.files, base=Path())
     places = [str(path) for path in (*patterns.present(), *patterns.pipes())]

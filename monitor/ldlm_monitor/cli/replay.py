@@ -119,20 +119,20 @@ def _score(found: Settings, truth: Path, form: str) -> int:
 
 
 def _decide(found: Settings, truth: Path | None, form: str) -> int:
-    from ldlm_monitor.analysis.backtest import decisions
+    from ldlm_monitor.analysis.backtest import decision_score
     from ldlm_monitor.text.sanitize import plain
 
     if truth is not None:
-        score = decisions.score_decisions(found, truth)
-        lines = decisions.decision_score_text(score)
+        score = decision_score.score_decisions(found, truth)
+        lines = decision_score.decision_score_text(score)
         print(score.model_dump_json(indent=2) if form == "json" else "\n".join(map(plain, lines)))
         return 0
     snapshot = replay_of(found).end()
     for run in snapshot.runs:
         if form == "json":
-            print(decisions.decision_json(run))
+            print(decision_score.decision_json(run))
             continue
-        decided = decisions.decision_of(run)
+        decided = decision_score.decision_of(run)
         print(plain(f"{run.name}: {decided.phrase}"))
         for place in decided.evidence:
             print(plain(f"    {place.path}:{place.line}"))

@@ -13,7 +13,7 @@ from ldlm_monitor.model.errors import UsageError
 
 if TYPE_CHECKING:
     from ldlm_monitor.config import Settings
-    from ldlm_monitor.model.view import Snapshot
+    from ldlm_monitor.model.snapshot import Snapshot
 
 _FORMS = (".html", ".md", ".json", ".txt")  # suffixes of --output, each a form of the report
 
@@ -75,7 +75,7 @@ def run_page(snapshot: Snapshot, name: str) -> tuple[str, str] | None:
 
 
 def _rendered(snapshot: Snapshot, suffix: str, price: float | None) -> str:
-    from ldlm_monitor.report.text import health_report, markdown
+    from ldlm_monitor.report.plain_text import health_report, markdown
 
     if suffix == ".txt":
         return health_report(snapshot, price, ends=True)

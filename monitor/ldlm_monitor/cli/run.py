@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ldlm_monitor.model.queries import Source
     from ldlm_monitor.supervise.launch import Front
     from ldlm_monitor.supervise.run_folder import RunRecord
-    from ldlm_monitor.supervise.session import RunSession
+    from ldlm_monitor.supervise.run_session import RunSession
 
 MONITOR_LOG = "monitor.log"  # in the run's folder
 SETTLE_SECONDS = 60.0
@@ -63,7 +63,7 @@ def run(
     from ldlm_monitor.cli.follow import require_terminal
     from ldlm_monitor.supervise import launch, run_folder
     from ldlm_monitor.supervise.reactions import Reactions, Supervisor
-    from ldlm_monitor.supervise.session import RunSession
+    from ldlm_monitor.supervise.run_session import RunSession
 
     words = shown_dash(command)
     reactions = Reactions.read(on, budget)
@@ -97,7 +97,7 @@ def _on_screen(session: RunSession, front: Front, record: RunRecord, found: Sett
 
     from ldlm_monitor.cli import logs
     from ldlm_monitor.cli.opening import Opening
-    from ldlm_monitor.daemon.signals import leave_lost_terminal
+    from ldlm_monitor.daemon.stop_signals import leave_lost_terminal
     from ldlm_monitor.tui.app import MonitorApp
 
     logs.configure(found, FileHandler(record.folder / MONITOR_LOG))
@@ -162,7 +162,7 @@ def _follow(session: RunSession, opening: Opening, record: RunRecord, found: Set
 
 def _finish(opening: Opening, record: RunRecord) -> None:
     """End the daemon, which sends what is due, and keep its report."""
-    from ldlm_monitor.report.text import health_report
+    from ldlm_monitor.report.plain_text import health_report
 
     _, snapshot = opening.close(0)
     if snapshot is not None:

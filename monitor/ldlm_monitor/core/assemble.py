@@ -9,9 +9,9 @@ from ldlm_monitor.alerts import Context, RuleSet, load_rules
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.core.rule_engine import packaged_set
 from ldlm_monitor.parse import Parser
+from ldlm_monitor.parse.run_names import RunNames
 from ldlm_monitor.promql import Expression, parse
 from ldlm_monitor.run.stall import Stall
-from ldlm_monitor.source.run_names import RunNames
 
 
 class MonitorSettings(Protocol):

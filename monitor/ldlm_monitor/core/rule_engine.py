@@ -22,7 +22,7 @@ from ldlm_monitor.model.alert import Transition, VectorSample, alert_key
 from ldlm_monitor.model.errors import RuleError
 from ldlm_monitor.model.points import Labels, Point, make_labels
 from ldlm_monitor.model.records import Position
-from ldlm_monitor.model.view import AlertView
+from ldlm_monitor.model.snapshot import AlertView
 from ldlm_monitor.promql import LOOKBACK, Evaluator, Expression, parse
 from ldlm_monitor.promql.analysis import max_range, result_selectors, selectors
 from ldlm_monitor.series.matching import is_matched

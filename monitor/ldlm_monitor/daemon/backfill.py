@@ -21,7 +21,7 @@ from ldlm_monitor.model.chunk import Chunk, FileId
 from ldlm_monitor.parse.blocks import BLOCK_SECONDS
 from ldlm_monitor.source.file_identity import FilePosition, FoundPath, Known
 from ldlm_monitor.source.file_system import Disk
-from ldlm_monitor.source.follow import Follower
+from ldlm_monitor.source.follower import Follower
 from ldlm_monitor.source.input_patterns import mode_of
 from ldlm_monitor.state.read_log import arrival_of
 from ldlm_monitor.state.state_store import StateStore

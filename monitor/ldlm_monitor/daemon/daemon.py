@@ -18,13 +18,13 @@ from ldlm_monitor.daemon.listener import listen, names_for, url_of, write_file_s
 from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.daemon.pump import CutShort, Pump
 from ldlm_monitor.daemon.pump_calls import PumpCalls
-from ldlm_monitor.daemon.signals import Signals
 from ldlm_monitor.daemon.stall_probe import Probing
+from ldlm_monitor.daemon.stop_signals import Signals
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.model.names import Metric
 from ldlm_monitor.model.points import Point
 from ldlm_monitor.model.queries import Source
-from ldlm_monitor.model.view import Snapshot
+from ldlm_monitor.model.snapshot import Snapshot
 from ldlm_monitor.notify.courier import Receiver, Sender, stop_all
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.notify.receivers import (
@@ -255,8 +255,8 @@ def _probing(settings: Settings, waker: Waker, stack: ExitStack) -> Probing | No
 
 
 def _for_agents(source: Source, prometheus: PrometheusApi) -> Mounted:
-    from ldlm_monitor.mcp.answers import Tools
-    from ldlm_monitor.mcp.server import HttpMount
+    from ldlm_monitor.mcp.agent_answers import Tools
+    from ldlm_monitor.mcp.mcp_server import HttpMount
 
     return HttpMount(Tools(source, prometheus.query))
 

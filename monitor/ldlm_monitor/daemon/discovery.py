@@ -12,12 +12,12 @@ from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.history.file_head import callback_run
 from ldlm_monitor.history.kinship import has_losses, kin
 from ldlm_monitor.history.strangers import Apart, notices_of, set_apart
+from ldlm_monitor.parse.run_names import launch_time
 from ldlm_monitor.run.training_run import TrainingRun
 from ldlm_monitor.source.companions import Companion, Surroundings
 from ldlm_monitor.source.file_identity import NEW, FoundPath, Known, KnownContents
 from ldlm_monitor.source.file_system import Disk
 from ldlm_monitor.source.input_patterns import InputPatterns
-from ldlm_monitor.source.run_names import launch_time
 from ldlm_monitor.text.sanitize import plain
 
 COMPANION_SECONDS = 5.0  # least pause between two searches for a log's companions. A choice

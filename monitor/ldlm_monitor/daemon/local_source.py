@@ -24,7 +24,7 @@ from ldlm_monitor.model.queries import (
     part_of,
 )
 from ldlm_monitor.model.records import Sample
-from ldlm_monitor.model.view import CurveView, Snapshot
+from ldlm_monitor.model.snapshot import CurveView, Snapshot
 from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.parse.envelope import level_of, peel

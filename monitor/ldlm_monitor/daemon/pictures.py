@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Collection, Iterable
 
 from ldlm_monitor.core.monitor import Monitor
-from ldlm_monitor.model.view import InputView, Snapshot
+from ldlm_monitor.model.snapshot import InputView, Snapshot
 from ldlm_monitor.source.file_identity import FilePosition
 
 SNAPSHOT_SECONDS = 0.25  # the screen draws four times a second

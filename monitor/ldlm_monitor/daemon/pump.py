@@ -20,12 +20,12 @@ from ldlm_monitor.daemon.stall_probe import Probing
 from ldlm_monitor.daemon.turn_budget import TurnBudget
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.model.view import Snapshot
+from ldlm_monitor.model.snapshot import Snapshot
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.parse.urgency import Urgency
 from ldlm_monitor.playback.recording import Recorder
 from ldlm_monitor.source.file_system import DIRECT, Disk, MountTable, read_mounts
-from ldlm_monitor.source.follow import Follower, StdinSource
+from ldlm_monitor.source.follower import Follower, StdinSource
 from ldlm_monitor.source.input_patterns import resolve
 from ldlm_monitor.source.notices import Journal
 from ldlm_monitor.source.timed_disk import TimedDisk

@@ -10,11 +10,11 @@ from ldlm_monitor.history.history_file import HistoryFile, JudgedBefore
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.arrival import Arrival
 from ldlm_monitor.model.chunk import FileId
+from ldlm_monitor.parse.run_names import RunNames
 from ldlm_monitor.source.backlog import Backlog
 from ldlm_monitor.source.file_identity import FilePosition, Known
 from ldlm_monitor.source.file_system import Disk
 from ldlm_monitor.source.notices import Journal
-from ldlm_monitor.source.run_names import RunNames
 from ldlm_monitor.state.read_log import ObservedRecords, file_key
 from ldlm_monitor.state.state_store import State, StateStore
 from ldlm_monitor.text.format import byte_size

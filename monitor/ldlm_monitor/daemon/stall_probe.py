@@ -15,7 +15,7 @@ from typing import TypeVar
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.records import Event, Heartbeat, Record
-from ldlm_monitor.model.view import HostView
+from ldlm_monitor.model.snapshot import HostView
 from ldlm_monitor.playback.recording import Recorder
 from ldlm_monitor.probe import process
 from ldlm_monitor.probe.host import ENDED, HostProbe

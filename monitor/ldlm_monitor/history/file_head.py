@@ -8,11 +8,11 @@ from typing import Any, Literal, TypeAlias
 
 from ldlm_monitor.model.chunk import form_of as frames_of
 from ldlm_monitor.parse import metric_of
+from ldlm_monitor.parse.run_names import RunNames
 from ldlm_monitor.parse.stamps import stamps
 from ldlm_monitor.source.backlog import Backlog
 from ldlm_monitor.source.companions import LaunchFacts
 from ldlm_monitor.source.file_system import DIRECT, Disk
-from ldlm_monitor.source.run_names import RunNames
 
 HEAD_BYTES = 256 * 1024
 """Bytes at a log's start searched for its launch: a choice; 50 times our need, and more is slow."""

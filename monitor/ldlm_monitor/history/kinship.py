@@ -19,9 +19,9 @@ from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.model.records import Sample
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.parse.patterns import compile_pattern
+from ldlm_monitor.parse.run_names import launch_time
 from ldlm_monitor.source.companions import Companion, LaunchFacts, Surroundings, companions
 from ldlm_monitor.source.file_system import Disk
-from ldlm_monitor.source.run_names import launch_time
 
 SLACK_SECONDS = 120.0
 """How far apart two files of one launch may have been written last, where the log has no times. A

@@ -20,11 +20,11 @@ from ldlm_monitor.history.rotated_logs import JoinedStretch, logs_of
 from ldlm_monitor.history.row_moments import has_times
 from ldlm_monitor.history.stretch import Stretch, row_timeline
 from ldlm_monitor.model.chunk import Chunk
+from ldlm_monitor.parse.run_names import RunNames
 from ldlm_monitor.source.backlog import Backlog
 from ldlm_monitor.source.file_system import DIRECT, Disk
 from ldlm_monitor.source.notices import Journal
 from ldlm_monitor.source.open_files import affordable_files
-from ldlm_monitor.source.run_names import RunNames
 from ldlm_monitor.source.split import Splitter, split
 
 APART_SECONDS = 0.2

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from ldlm_monitor.parse.run_names import RunNames, own_run
 from ldlm_monitor.source.companions import Companion
 from ldlm_monitor.source.file_system import DIRECT, Disk
-from ldlm_monitor.source.run_names import RunNames, own_run
 
 LISTED = 4  # files that a notice names; a choice: more lengthen it, fewer may omit the right one
 

@@ -1,6 +1,6 @@
 """Each failure becomes one incident, with the rank and the line of its root cause.
 
-`Incidents` processes events and alerts of all runs in order, and returns `view.IncidentView`.
+`Incidents` processes events and alerts of all runs in order, and returns `snapshot.IncidentView`.
 """
 
 from ldlm_monitor.incidents.grouping import Incidents

@@ -19,7 +19,7 @@ from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.incident_view import IncidentView
 from ldlm_monitor.model.names import ENDED_STATES
 from ldlm_monitor.model.records import Event
-from ldlm_monitor.model.view import ReasonView
+from ldlm_monitor.model.snapshot import ReasonView
 
 QUIET_SECONDS: Final = 1260.0
 """Events this long after an incident's last one are of another failure. Twice torch's longest

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from ldlm_monitor.incidents import incident_view
+from ldlm_monitor.incidents import incident_parts
 from ldlm_monitor.incidents.clues import FAILING, MAX_MESSAGE, Clue, Tier, clue_of, rank_in, tier_of
 from ldlm_monitor.incidents.folded_evidence import Evidence
 from ldlm_monitor.incidents.root_cause import Judgement, judge
@@ -12,7 +12,7 @@ from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.incident_view import IncidentView
 from ldlm_monitor.model.names import severity_rank
 from ldlm_monitor.model.records import Event, Position
-from ldlm_monitor.model.view import ReasonView
+from ldlm_monitor.model.snapshot import ReasonView
 
 OPENERS: Final = {
     "TrainingStalled": "hang_no_progress",
@@ -187,9 +187,8 @@ class Incident:
         if verdict.tier is Tier.UNATTRIBUTED or self.state != "open":
             return Answer(self.id, None, None)
         alone = verdict.clue is not None and verdict.clue.fields.get("reported_by") == "alert"
-        cause = (
-            f"{incident_view.cause_text(verdict, self.evidence, run.meshes)} [{verdict.confidence}]"
-        )
+        found = incident_parts.cause_text(verdict, self.evidence, run.meshes)
+        cause = f"{found} [{verdict.confidence}]"
         return Answer(self.id, None if alone and len(self.alerts) < 2 else cause, verdict.rank)
 
     def reason(self, run: RunFacts, at: float) -> ReasonView:
@@ -216,20 +215,20 @@ class Incident:
             run=self.run,
             state=state,
             ended_reason=reason,
-            title=incident_view.title(judgement, evidence, run.meshes, self.step, self.epoch),
+            title=incident_parts.title(judgement, evidence, run.meshes, self.step, self.epoch),
             confidence=verdict.confidence,
             opened_at=self.opened,
             updated_at=self.updated,
             ended_at=ended,
-            root=incident_view.root_view(verdict, evidence, run.meshes),
-            collective=incident_view.collective_view(judgement.collective, judgement.silent)
+            root=incident_parts.root_view(verdict, evidence, run.meshes),
+            collective=incident_parts.collective_view(judgement.collective, judgement.silent)
             if judgement.collective is not None
             else None,
-            symptoms=incident_view.symptoms(evidence),
+            symptoms=incident_parts.symptoms(evidence),
             events=evidence.records,
             claims=judgement.claims,
-            excerpt=incident_view.excerpt(verdict, evidence),
-            action=incident_view.action(verdict),
+            excerpt=incident_parts.excerpt(verdict, evidence),
+            action=incident_parts.action(verdict),
             attempt=self.attempt,
             last_step=self.step,
             alerts=tuple(self.alerts),

@@ -137,7 +137,7 @@ class Transition:
     If the alert belongs to an incident, `incident` is its id (`IncidentView.id`) and `cause`
     its first cause as text (kind, rank, host, confidence). If the rule gives no rank, the label
     `rank` is the one that the incident names; `identity` is then the key without that label.
-    `health`: the run's level, of `view.Health`.
+    `health`: the run's level, of `snapshot.Health`.
     """
 
     time: float | None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import Final, TypeAlias
 
-from ldlm_monitor.model.view import CurveView
+from ldlm_monitor.model.snapshot import CurveView
 from ldlm_monitor.notify.message import Message
 from ldlm_monitor.text.sanitize import plain
 

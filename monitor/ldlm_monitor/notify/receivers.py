@@ -23,7 +23,7 @@ from ldlm_monitor.notify.states import (
 from ldlm_monitor.notify.webhook import WebhookSender
 
 if TYPE_CHECKING:
-    from ldlm_monitor.model.view import Snapshot
+    from ldlm_monitor.model.snapshot import Snapshot
     from ldlm_monitor.notify.loss_picture import Curves
     from ldlm_monitor.notify.otlp import Families, OtlpLogs
     from ldlm_monitor.notify.outbox import Outbox

@@ -24,7 +24,7 @@ from pydantic import (
 
 from ldlm_monitor.model.alert import MAX_NAME, LabelMatcher, Value
 from ldlm_monitor.model.errors import UsageError, first_problem
-from ldlm_monitor.model.view import AlertView
+from ldlm_monitor.model.snapshot import AlertView
 from ldlm_monitor.notify.message import MAX_LABEL, Notification, fit
 from ldlm_monitor.state.database import Database
 from ldlm_monitor.text.sanitize import redact

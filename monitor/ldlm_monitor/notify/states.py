@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from urllib.request import Request
 
 from ldlm_monitor.model.errors import DeliveryError
-from ldlm_monitor.model.view import AlertView, Snapshot
+from ldlm_monitor.model.snapshot import AlertView, Snapshot
 from ldlm_monitor.notify.courier import AGAIN_SECONDS, Sender
 from ldlm_monitor.notify.deliveries import pause
 from ldlm_monitor.notify.http_client import deliver

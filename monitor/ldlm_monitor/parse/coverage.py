@@ -19,8 +19,8 @@ from ldlm_monitor.parse.blocks import Blocks
 from ldlm_monitor.parse.definitions import Definitions, EventDefinition, EventExample, SampleExample
 from ldlm_monitor.parse.metric_like import MetricLike
 from ldlm_monitor.parse.parser import Parser
-from ldlm_monitor.parse.text import FileState, TextReader
 from ldlm_monitor.parse.text_lines import Lines
+from ldlm_monitor.parse.text_reader import FileState, TextReader
 from ldlm_monitor.parse.triggers import Rules
 
 KEPT_SAMPLES = 3

@@ -17,7 +17,7 @@ from ldlm_monitor.model.errors import FormatError, first_problem
 from ldlm_monitor.model.names import Severity
 from ldlm_monitor.model.records import Scalar
 from ldlm_monitor.parse.patterns import NumberSpec, check_groups
-from ldlm_monitor.text.yaml_files import YAML_LOADER
+from ldlm_monitor.text.yaml_loader import YAML_LOADER
 
 Role: TypeAlias = Literal["root", "evidence", "victim", "death", "context", "progress"]
 """What an event is in a failure: its possible cause (`root`), `evidence` for the cause, a

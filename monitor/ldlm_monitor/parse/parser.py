@@ -15,7 +15,7 @@ from ldlm_monitor.model.records import Position, Record, SampleBlock
 from ldlm_monitor.parse.blocks import Blocks
 from ldlm_monitor.parse.patterns import Pattern, compile_pattern, texts
 from ldlm_monitor.parse.structured_files import TableReader, is_rows, reader_of
-from ldlm_monitor.parse.text import FileState, TextReader
+from ldlm_monitor.parse.text_reader import FileState, TextReader
 from ldlm_monitor.parse.triggers import compiled
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from ldlm_monitor.parse.event_file import EventFileReader
 from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.numbers import Numbers
 from ldlm_monitor.parse.patterns import compile_pattern, number
-from ldlm_monitor.parse.rows import RowReader
+from ldlm_monitor.parse.row_reader import RowReader
 from ldlm_monitor.parse.text_lines import WholeFile
 from ldlm_monitor.parse.vocabulary import MAX_KEY, is_count, is_training, measure
 from ldlm_monitor.parse.wandb_file import WandbReader

@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.queries import Played, PlayerCommand
-from ldlm_monitor.model.view import Snapshot
+from ldlm_monitor.model.snapshot import Snapshot
 from ldlm_monitor.playback.timed_inputs import Piece, TimedInputs
 from ldlm_monitor.source.log_parts import LogReader
 

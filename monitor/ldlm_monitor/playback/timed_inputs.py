@@ -14,8 +14,8 @@ from ldlm_monitor.history.stretch import nominal
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.errors import InputError
+from ldlm_monitor.playback.log_replay import Replay, ReplaySettings
 from ldlm_monitor.playback.recording import Begun, Entry, Fed, Finished, Observed, entries
-from ldlm_monitor.playback.replay import Replay, ReplaySettings
 from ldlm_monitor.source.log_parts import LogReader
 
 Play: TypeAlias = Callable[[], list[Transition]]  # judges an input or the end

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ldlm_monitor.model.records import Event, Heartbeat, Record, Scalar
-from ldlm_monitor.model.view import HostView
+from ldlm_monitor.model.snapshot import HostView
 from ldlm_monitor.probe import (
     cgroup,
-    collectives,
+    collective_states,
     flight_recorder,
     hang,
     heartbeat,
@@ -125,7 +125,7 @@ class HostProbe:
             killed = self._known[case.run].memory.events(case, self.mount, died)
             found[:0] = killed if dead is None else [*killed, dead]
             environments = self._known[case.run].environments.values()
-            found += collectives.look(case, environments, until)
+            found += collective_states.look(case, environments, until)
             left = max(until - time.monotonic(), MIN_ASK_SECONDS)
             found += hang.look(case, time.time(), left)
         return events

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ldlm_monitor.model.names import CANONICAL_PREFIXES
 from ldlm_monitor.model.records import Sample, SampleBlock
-from ldlm_monitor.model.view import CurveView
+from ldlm_monitor.model.snapshot import CurveView
 
 CAPACITY = 512
 """Most buckets of a curve. A choice: two for each of a screen's 256 columns; more only cost memory.

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from ldlm_monitor.model.names import LAST_EVENT, RESTARTS, created
 from ldlm_monitor.model.points import Labels, Point, make_labels
 from ldlm_monitor.model.records import Event, Heartbeat, Sample, SampleBlock, as_count
-from ldlm_monitor.model.view import RankView
+from ldlm_monitor.model.snapshot import RankView
 from ldlm_monitor.run.lifecycle import Lifecycle
 from ldlm_monitor.run.pace import StepDurations
 from ldlm_monitor.run.quantity import SourceLine, ValueSource, labels_of

@@ -13,7 +13,7 @@ from functools import lru_cache
 from ldlm_monitor.model.names import DETECTED_IN, LAST_NONFINITE, created
 from ldlm_monitor.model.points import Labels, Point, make_labels
 from ldlm_monitor.model.records import Position, Sample, row_source
-from ldlm_monitor.model.view import NonfiniteView
+from ldlm_monitor.model.snapshot import NonfiniteView
 from ldlm_monitor.run.curve import RunCurve
 
 

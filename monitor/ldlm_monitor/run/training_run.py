@@ -9,16 +9,16 @@ from ldlm_monitor.model.histogram import Histogram
 from ldlm_monitor.model.names import RESTARTS, RUN_STATES, STEP_DURATION
 from ldlm_monitor.model.points import DERIVED_STEP_SECONDS, Labels, Measured, Point, make_labels
 from ldlm_monitor.model.records import Event, Position, Record, Sample, SampleBlock, TimedRows
-from ldlm_monitor.model.view import Health, RunView, VerdictView
+from ldlm_monitor.model.snapshot import Health, RunView, VerdictView
 from ldlm_monitor.run.accounted_steps import AccountedSteps, goodput_points
 from ldlm_monitor.run.endings import is_by_person
 from ldlm_monitor.run.lifecycle import Lifecycle
+from ldlm_monitor.run.logged_values import RunValues
 from ldlm_monitor.run.pace import STEP_BUCKETS
 from ldlm_monitor.run.progress import EventCounts, LoggedSettings, Progress
 from ldlm_monitor.run.quantity import SourceLine, ValueSource, is_read, newest_line, source_of
 from ldlm_monitor.run.replicas import Replicas
 from ldlm_monitor.run.stall import Stall
-from ldlm_monitor.run.values import RunValues
 from ldlm_monitor.run.verdict import Findings, ProbeCandidate
 
 _URGENT = ("error", "critical")  # severities of events after which rules are evaluated at once

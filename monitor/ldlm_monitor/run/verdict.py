@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast
 
 from ldlm_monitor.model.records import Event, FieldValue, Position
-from ldlm_monitor.model.view import VerdictView
+from ldlm_monitor.model.snapshot import VerdictView
 from ldlm_monitor.run.endings import (
     ProcessLook,
     is_abort,

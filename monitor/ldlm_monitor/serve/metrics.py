@@ -20,7 +20,7 @@ from ldlm_monitor.model import names
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.model.histogram import Histogram
 from ldlm_monitor.model.points import Point
-from ldlm_monitor.model.view import Snapshot
+from ldlm_monitor.model.snapshot import Snapshot
 from ldlm_monitor.serve.protobuf_format import ProtobufBody
 from ldlm_monitor.serve.text_formats import Body
 

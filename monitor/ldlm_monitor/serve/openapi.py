@@ -13,7 +13,7 @@ from ldlm_monitor import __version__
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.incident_view import View
 from ldlm_monitor.model.queries import LogQuery, LogSlice
-from ldlm_monitor.model.view import CurveView, Snapshot
+from ldlm_monitor.model.snapshot import CurveView, Snapshot
 from ldlm_monitor.serve import pages
 from ldlm_monitor.serve.stream import RunEvent, SnapshotEvent
 

@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 
 from ldlm_monitor.model.errors import InputError, first_problem
 from ldlm_monitor.model.queries import MAX_POINTS, LogQuery, Natural, Source, visible
-from ldlm_monitor.model.view import Snapshot
+from ldlm_monitor.model.snapshot import Snapshot
 from ldlm_monitor.text.sanitize import jsonable, plain, run_path
 
 RESOURCES = ("runs", "alerts", "incidents", "events")

@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 from ldlm_monitor.model.names import Metric
 from ldlm_monitor.model.points import Point
 from ldlm_monitor.model.queries import Source
-from ldlm_monitor.model.view import AlertView, Snapshot
+from ldlm_monitor.model.snapshot import AlertView, Snapshot
 from ldlm_monitor.serve.access import HostNames
 from ldlm_monitor.serve.prometheus import Asking
 from ldlm_monitor.serve.web_config import Gate

@@ -13,7 +13,7 @@ from dataclasses import asdict
 
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.incident_view import View
-from ldlm_monitor.model.view import Health, Snapshot
+from ldlm_monitor.model.snapshot import Health, Snapshot
 from ldlm_monitor.text.sanitize import jsonable
 
 MAX_STREAMS = 16

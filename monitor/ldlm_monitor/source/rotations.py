@@ -10,7 +10,7 @@ from ldlm_monitor.source.tail import Tail
 
 REST_BYTES = 8 * 1024 * 1024
 """If a file has more unread bytes, its copy is read from the start. A choice, as much as a turn
-reads (`follow.TURN_BYTES`): comparing more delays the other files."""
+reads (`follower.TURN_BYTES`): comparing more delays the other files."""
 
 
 def files_since(last: Tail, place: Path) -> list[Path] | None:

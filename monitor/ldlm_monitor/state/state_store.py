@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 from pydantic import TypeAdapter
 
 from ldlm_monitor.model.arrival import Arrival
-from ldlm_monitor.model.view import AlertView, MonitorView
+from ldlm_monitor.model.snapshot import AlertView, MonitorView
 from ldlm_monitor.source.file_identity import FilePosition
 from ldlm_monitor.state.database import Database
 from ldlm_monitor.state.read_log import SCHEMA, ReadLog, file_key

@@ -13,7 +13,7 @@ from typing import Final
 from ldlm_monitor.alerts.durations import parse_duration
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.model.incident_view import DecisionView
-from ldlm_monitor.model.view import AlertView, RunView, Snapshot
+from ldlm_monitor.model.snapshot import AlertView, RunView, Snapshot
 from ldlm_monitor.text.format import duration
 
 FAILURES: Final[Mapping[str, frozenset[str]]] = {

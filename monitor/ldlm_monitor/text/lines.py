@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ldlm_monitor.model.alert import Transition
-from ldlm_monitor.model.view import RunView, Snapshot
+from ldlm_monitor.model.snapshot import RunView, Snapshot
 from ldlm_monitor.text.format import duration, iso, number
 from ldlm_monitor.text.sanitize import jsonable, plain, summary_of
 

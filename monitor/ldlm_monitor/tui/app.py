@@ -15,18 +15,8 @@ from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.widgets import ContentSwitcher
 
 from ldlm_monitor.model.queries import Player, PlayerCommand, Source
-from ldlm_monitor.tui.alerts import AlertsPage, Bell
+from ldlm_monitor.tui.alert_page import AlertsPage, Bell
 from ldlm_monitor.tui.background import BackgroundSeen, asking_driver, light_or_dark
-from ldlm_monitor.tui.bars import (
-    EVERYWHERE,
-    PAGES,
-    PLAYING_BACK,
-    KeyLine,
-    NoticeLine,
-    PageBar,
-    page_bar,
-    player_line,
-)
 from ldlm_monitor.tui.detail_page import DetailPage
 from ldlm_monitor.tui.dialogs import Absence, Help
 from ldlm_monitor.tui.draw import ASCII, UNICODE, Line, is_utf8, safe
@@ -37,6 +27,16 @@ from ldlm_monitor.tui.log_page import LogPage
 from ldlm_monitor.tui.look import Look
 from ldlm_monitor.tui.overview import OverviewPage
 from ldlm_monitor.tui.page_context import HeldBack, OpenLog, OpenRun, PageContext, SelectRun
+from ldlm_monitor.tui.page_frame import (
+    EVERYWHERE,
+    PAGES,
+    PLAYING_BACK,
+    KeyLine,
+    NoticeLine,
+    PageBar,
+    page_bar,
+    player_line,
+)
 from ldlm_monitor.tui.run_page import RunPage
 from ldlm_monitor.tui.timeline import EventsPage
 from ldlm_monitor.tui.triage import triaged

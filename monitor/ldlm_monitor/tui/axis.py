@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from ldlm_monitor.model.names import RATES
-from ldlm_monitor.model.view import CurveView
+from ldlm_monitor.model.snapshot import CurveView
 from ldlm_monitor.text.format import duration, si_number
 
 COLUMNS = ("steps", "times", "lows", "highs", "means", "nonfinite", "lines", "offsets", "origins")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from ldlm_monitor.model.names import SEVERITIES
-from ldlm_monitor.model.view import CurveView, RunView, Snapshot
+from ldlm_monitor.model.snapshot import CurveView, RunView, Snapshot
 from ldlm_monitor.text.ticks import LABEL_CELLS, log_ticks, tick_labels, ticks, time_ticks
 from ldlm_monitor.tui.axis import COLUMNS, Along, label_along
 from ldlm_monitor.tui.canvas import Canvas

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
-from ldlm_monitor.model.view import DiskView, GpuView, HostView, RunView
+from ldlm_monitor.model.snapshot import DiskView, GpuView, HostView, RunView
 from ldlm_monitor.text.format import byte_size
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, bar, fit, safe, wrap
 from ldlm_monitor.tui.page_context import PageContext, whole_duration

@@ -10,7 +10,7 @@ from typing import ClassVar
 from textual import events
 from textual.binding import BindingType
 
-from ldlm_monitor.model.view import CurveView, RunView
+from ldlm_monitor.model.snapshot import CurveView, RunView
 from ldlm_monitor.text.format import local_time, number
 from ldlm_monitor.tui.axis import ALONG, Along, along_axis, is_loss, label_along, metrics
 from ldlm_monitor.tui.chart import AXIS, Chart, Viewport, draw_chart, marks_of, nearest, placed

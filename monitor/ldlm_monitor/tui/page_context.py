@@ -12,7 +12,7 @@ from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.names import RATES, severity_rank
 from ldlm_monitor.model.queries import Source
 from ldlm_monitor.model.records import Position
-from ldlm_monitor.model.view import AlertView, CurveView, RunView, Snapshot
+from ldlm_monitor.model.snapshot import AlertView, CurveView, RunView, Snapshot
 from ldlm_monitor.text.format import duration, si_number
 from ldlm_monitor.tui.draw import UNICODE, Glyphs
 

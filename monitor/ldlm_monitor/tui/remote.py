@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ldlm_monitor.model.errors import InputError, RemoteError, UsageError
 from ldlm_monitor.model.queries import LogQuery, LogSlice, Withholding
-from ldlm_monitor.model.view import CurveView, Snapshot
+from ldlm_monitor.model.snapshot import CurveView, Snapshot
 from ldlm_monitor.text.addresses import is_loopback
 
 _T = TypeVar("_T")

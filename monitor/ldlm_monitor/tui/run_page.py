@@ -10,9 +10,9 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
 
-from ldlm_monitor.core.health import what_now
+from ldlm_monitor.core.run_health import what_now
 from ldlm_monitor.model.names import RATES
-from ldlm_monitor.model.view import CurveView, RunView
+from ldlm_monitor.model.snapshot import CurveView, RunView
 from ldlm_monitor.run.curve import is_charted
 from ldlm_monitor.text.format import byte_size, counted, number, si_number
 from ldlm_monitor.tui import ranks

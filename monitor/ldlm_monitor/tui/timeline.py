@@ -11,7 +11,7 @@ from textual.binding import BindingType
 
 from ldlm_monitor.model.incident_view import IncidentView
 from ldlm_monitor.model.records import Event, FieldValue, Position
-from ldlm_monitor.model.view import Snapshot
+from ldlm_monitor.model.snapshot import Snapshot
 from ldlm_monitor.text.format import local_time
 from ldlm_monitor.tui.detail_page import DetailPage
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, labelled, safe, wrap

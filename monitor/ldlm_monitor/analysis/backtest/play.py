@@ -25,8 +25,8 @@ from ldlm_monitor.core.assemble import rules_of
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.errors import TruthError
-from ldlm_monitor.model.view import Snapshot
-from ldlm_monitor.playback.replay import Replay, ReplaySettings
+from ldlm_monitor.model.snapshot import Snapshot
+from ldlm_monitor.playback.log_replay import Replay, ReplaySettings
 from ldlm_monitor.source.input_patterns import resolve
 from ldlm_monitor.text.format import counted, duration, number
 from ldlm_monitor.text.sanitize import plain

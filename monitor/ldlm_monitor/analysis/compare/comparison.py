@@ -10,10 +10,7 @@ from typing import Final, Literal, TypeAlias
 from pydantic import Field
 
 from ldlm_monitor import __version__
-from ldlm_monitor.analysis.compare.intervals import Difference, median_of, of_logarithms, unknown
-from ldlm_monitor.analysis.compare.learned import Point, RunCell, Span, look, places
-from ldlm_monitor.analysis.compare.sides import Side
-from ldlm_monitor.analysis.compare.verdict import (
+from ldlm_monitor.analysis.compare.difference_words import (
     ALWAYS,
     MEMORY,
     PACE,
@@ -26,6 +23,9 @@ from ldlm_monitor.analysis.compare.verdict import (
     signed,
     verdict,
 )
+from ldlm_monitor.analysis.compare.intervals import Difference, median_of, of_logarithms, unknown
+from ldlm_monitor.analysis.compare.learned import Point, RunCell, Span, look, places
+from ldlm_monitor.analysis.compare.sides import Side
 from ldlm_monitor.model.incident_view import View
 
 SCHEMA: Final = "ldlm.compare/1"  # the number rises with an incompatible change

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from ldlm_monitor.analysis.charts import Figure, Line
 from ldlm_monitor.analysis.compare.comparison import Cell, Comparison, Row, RunSummary
-from ldlm_monitor.analysis.compare.sides import Side
-from ldlm_monitor.analysis.compare.verdict import (
+from ldlm_monitor.analysis.compare.difference_words import (
     MEMORY,
     MEMORY_BY,
     PACE,
@@ -16,6 +15,7 @@ from ldlm_monitor.analysis.compare.verdict import (
     percent,
     signed,
 )
+from ldlm_monitor.analysis.compare.sides import Side
 from ldlm_monitor.text.format import byte_size, duration, number
 from ldlm_monitor.text.sanitize import plain
 

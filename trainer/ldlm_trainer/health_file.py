@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from ldlm_trainer.config import Config
-    from ldlm_trainer.process import Process
+    from ldlm_trainer.rank_process import Process
 
 
 class Health(Protocol):

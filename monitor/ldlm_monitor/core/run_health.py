@@ -8,7 +8,7 @@ from ldlm_monitor.alerts import ActiveAlert
 from ldlm_monitor.incidents import Incidents
 from ldlm_monitor.model.names import severity_rank
 from ldlm_monitor.model.points import Point
-from ldlm_monitor.model.view import AlertView, Health, ReasonView, RunView, Snapshot
+from ldlm_monitor.model.snapshot import AlertView, Health, ReasonView, RunView, Snapshot
 from ldlm_monitor.promql import Expression
 from ldlm_monitor.run.fleet import Fleet
 from ldlm_monitor.run.training_run import TrainingRun

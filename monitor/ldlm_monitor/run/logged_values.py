@@ -10,7 +10,7 @@ from itertools import chain
 
 from ldlm_monitor.model.points import DERIVED_STEP_SECONDS, MEASURED, PACES, Labels, Point
 from ldlm_monitor.model.records import Event, Sample, SampleBlock, TimedRows
-from ldlm_monitor.model.view import CurveView, GpuView, Statistics
+from ldlm_monitor.model.snapshot import CurveView, GpuView, Statistics
 from ldlm_monitor.run.curve import RunCurve, is_charted
 from ldlm_monitor.run.quantity import (
     NonfiniteCounts,

@@ -4,7 +4,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
-from ldlm_monitor.model.view import MonitorView, Snapshot
+from ldlm_monitor.model.snapshot import MonitorView, Snapshot
 from ldlm_monitor.report.contents import (
     NO_BREAK,
     Block,

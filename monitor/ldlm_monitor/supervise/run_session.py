@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ldlm_monitor.model.view import Snapshot
+from ldlm_monitor.model.snapshot import Snapshot
 from ldlm_monitor.probe.command_processes import CommandProcesses
 from ldlm_monitor.supervise import evidence, slurm
 from ldlm_monitor.supervise.launch import shells

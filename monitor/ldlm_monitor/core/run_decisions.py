@@ -8,10 +8,10 @@ from typing import Final
 
 from ldlm_monitor.incidents import Incidents
 from ldlm_monitor.incidents.clues import fails
-from ldlm_monitor.incidents.decisions import DecisionFacts, Numbers, decide, is_repeated
+from ldlm_monitor.incidents.decision_table import DecisionFacts, Numbers, decide, is_repeated
 from ldlm_monitor.model.incident_view import DecisionView, IncidentView
 from ldlm_monitor.model.records import Event
-from ldlm_monitor.model.view import CurveView, RunView
+from ldlm_monitor.model.snapshot import CurveView, RunView
 from ldlm_monitor.run.fleet import Fleet
 from ldlm_monitor.run.training_run import TrainingRun
 

@@ -7,9 +7,9 @@ from typing import Any
 from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.model.records import Record, SampleBlock
 from ldlm_monitor.parse import jsonl
-from ldlm_monitor.parse.columns import RowShape, shape_of, signature
 from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.jsonl import BadRowError
+from ldlm_monitor.parse.row_columns import RowShape, shape_of, signature
 from ldlm_monitor.parse.text_lines import WholeFile
 
 

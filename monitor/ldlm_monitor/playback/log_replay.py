@@ -22,12 +22,12 @@ from ldlm_monitor.history.strangers import Apart, notices_of, set_apart
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.errors import InputError
-from ldlm_monitor.model.view import Snapshot
+from ldlm_monitor.model.snapshot import Snapshot
 from ldlm_monitor.parse import Parser
+from ldlm_monitor.parse.run_names import RunNames, launch_time
 from ldlm_monitor.source.companions import Surroundings
 from ldlm_monitor.source.decoders import remedy
 from ldlm_monitor.source.input_patterns import resolve
-from ldlm_monitor.source.run_names import RunNames, launch_time
 
 
 class ReplaySettings(MonitorSettings, Protocol):

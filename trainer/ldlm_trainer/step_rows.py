@@ -10,7 +10,7 @@ import torch
 
 if TYPE_CHECKING:
     from ldlm_trainer.data import Plan
-    from ldlm_trainer.process import Process
+    from ldlm_trainer.rank_process import Process
     from ldlm_trainer.step import Result
 
 Values = dict[str, float | int | str]

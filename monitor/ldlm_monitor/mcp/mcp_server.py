@@ -10,7 +10,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from ldlm_monitor import __version__
-from ldlm_monitor.mcp.answers import Tools
+from ldlm_monitor.mcp.agent_answers import Tools
 from ldlm_monitor.model.errors import ConfigError, UsageError
 from ldlm_monitor.text.sanitize import plain
 

@@ -10,7 +10,7 @@ from typing import Any
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.incident_view import IncidentView
 from ldlm_monitor.model.records import Event, Position
-from ldlm_monitor.model.view import AlertView, CurveView
+from ldlm_monitor.model.snapshot import AlertView, CurveView
 from ldlm_monitor.text.sanitize import jsonable, plain
 
 MOST = 20

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from ldlm_monitor.incidents.decisions import DecisionFacts, decide
+from ldlm_monitor.incidents.decision_table import DecisionFacts, decide
 from ldlm_monitor.model.errors import TruthError
 from ldlm_monitor.model.incident_view import DecisionView, DecisionWord, View
-from ldlm_monitor.model.view import RunView
-from ldlm_monitor.playback.replay import Replay, ReplaySettings
+from ldlm_monitor.model.snapshot import RunView
+from ldlm_monitor.playback.log_replay import Replay, ReplaySettings
 from ldlm_monitor.source.input_patterns import resolve
 
 _RESTARTS = ("RESTART", "RESTART_WITHOUT")

@@ -14,7 +14,7 @@ from ldlm_trainer.diffusion import MODES, SUMS, add_noise, micro_loss
 
 if TYPE_CHECKING:
     from ldlm_trainer.config import Config
-    from ldlm_trainer.process import Process
+    from ldlm_trainer.rank_process import Process
 
 NOISE = 20_260_101
 """Seed of the noise: the same in every evaluation, so that their losses compare."""

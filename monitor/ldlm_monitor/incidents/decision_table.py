@@ -19,7 +19,7 @@ from ldlm_monitor.model.incident_view import (
     View,
 )
 from ldlm_monitor.model.records import Position
-from ldlm_monitor.text.yaml_files import packaged_yaml
+from ldlm_monitor.text.yaml_loader import packaged_yaml
 
 Numbers = Literal["finite", "never", "lasting", "passed", "gradient"]
 """A run's loss: always a number; never one; none any more; one again; only its gradient is none."""

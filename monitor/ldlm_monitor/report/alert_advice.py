@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from ldlm_monitor.model.names import SEVERITIES, severity_rank
-from ldlm_monitor.model.view import AlertView, Snapshot
-from ldlm_monitor.text.yaml_files import packaged_yaml
+from ldlm_monitor.model.snapshot import AlertView, Snapshot
+from ldlm_monitor.text.yaml_loader import packaged_yaml
 
 _LAUNCHED = "MM-LDLM"  # the framework whose launch script has its own names for settings
 

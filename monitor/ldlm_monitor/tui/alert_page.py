@@ -6,10 +6,10 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
-from ldlm_monitor.core.health import decided_on
+from ldlm_monitor.core.run_health import decided_on
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.names import severity_rank
-from ldlm_monitor.model.view import AlertView, Snapshot
+from ldlm_monitor.model.snapshot import AlertView, Snapshot
 from ldlm_monitor.text.format import local_time, number
 from ldlm_monitor.tui.detail_page import DetailPage
 from ldlm_monitor.tui.draw import Line, StyledSpan, fit, labelled, safe
