@@ -8,6 +8,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from functools import wraps
 from pathlib import Path
 
 from cyclopts import App, CycloptsError, Parameter
@@ -30,7 +31,7 @@ from ldlm_monitor.cli import (
     run,
     setup,
 )
-from ldlm_monitor.cli.flags import hide_dash
+from ldlm_monitor.cli.flags import FollowFlags, hide_dash
 from ldlm_monitor.model.errors import INTERRUPTED, InputError, LdlmError, UsageError
 from ldlm_monitor.text.format import printable
 
@@ -50,7 +51,16 @@ app = App(
     result_action="return_value",  # not exit: `main` flushes stdout first
     suppress_keyboard_interrupt=False,  # `main` has an exit code for it
 )
-app.default(follow.follow)
+
+
+@app.default
+@wraps(follow.follow)
+def _follow(*files: str, flags: FollowFlags | None = None) -> int:
+    if files:
+        follow.refuse_mistyped_command(files[0], app)
+    return follow.follow(*files, flags=flags)
+
+
 app.command(attach.attach)
 app.command(bench.bench)
 app.command(compare.compare)

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -34,8 +34,6 @@ def follow(*files: str, flags: FollowFlags | None = None) -> int:
     Args:
         files: Files, folders or quoted globs; - is standard input.
     """
-    if files:
-        _refuse_mistyped_command(files[0])
     found = settings_for_inputs(flags, files)
     if found.once:
         from ldlm_monitor.cli import report
@@ -57,14 +55,12 @@ def follow(*files: str, flags: FollowFlags | None = None) -> int:
     return _ended(signals.exit_code, snapshot if signals.exit_code else None)
 
 
-def _refuse_mistyped_command(word: str) -> None:
-    """Raises UsageError for a bare word that names no file and is near a command's name.
+def refuse_mistyped_command(word: str, names: Iterable[str]) -> None:
+    """Raises UsageError for a bare word that names no file and is near one of `names`.
 
     Otherwise a mistyped command would start a daemon that waits for a file of that name.
     """
-    from ldlm_monitor.cli import app
-
-    commands = [name for name in app if not name.startswith("-")]
+    commands = [name for name in names if not name.startswith("-")]
     # A plural is a usual name of a folder, such as TensorBoard's `runs`.
     if not word.isalpha() or word.removesuffix("s") in commands or Path(word).exists():
         return
