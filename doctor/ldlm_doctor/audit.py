@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable
 
 from ldlm_doctor import configuration, live, python_code, secrets, shell
 from ldlm_doctor.live import Process
-from ldlm_doctor.model import Finding, Findings, Project
+from ldlm_doctor.model import SEVERITIES, Finding, Findings, Project
 from ldlm_doctor.surroundings import surroundings
-from ldlm_monitor.model.names import SEVERITIES
 
 AUDITS: tuple[Callable[[Project], Findings], ...] = (
     shell.audit, configuration.audit, python_code.audit, secrets.audit,

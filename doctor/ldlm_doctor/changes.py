@@ -9,8 +9,9 @@ from pathlib import Path
 
 import re2
 
-from ldlm_doctor.model import Finding, clean
-from ldlm_monitor.model.errors import UsageError
+from ldlm_doctor.errors import DoctorError
+from ldlm_doctor.model import Clean, Finding
+from ldlm_doctor.words import printable
 
 _HUNK = re2.compile(r"^@@ -\S+ \+([0-9]+)(?:,([0-9]+))? @@")
 _DIFF = (
@@ -25,11 +26,13 @@ _TIMEOUT = 60.0
 def changed_lines(base: str) -> Mapping[Path, frozenset[int]]:
     """The 1-based lines that are changed since `base` was left, by the resolved path of each file.
 
-    Files that git does not track yet are left out. Raises `UsageError` without git or without
+    Files that git does not track yet are left out. Raises `DoctorError` without git or without
     such a commit.
     """
     if base.startswith("-"):
-        raise UsageError(f"{base} is no commit", where="--diff", remedy="name a branch or a commit")
+        raise DoctorError(
+            f"{base} is no commit", where="--diff", remedy="name a branch or a commit"
+        )
     top = _git("rev-parse", "--show-toplevel").strip()
     found: dict[Path, set[int]] = {}
     lines: set[int] = set()
@@ -49,13 +52,13 @@ def _git(*arguments: str) -> str:
             ("git", *arguments), capture_output=True, timeout=_TIMEOUT, check=True
         )
     except FileNotFoundError as error:
-        raise UsageError("git is not installed", where="--diff", remedy="install git") from error
+        raise DoctorError("git is not installed", where="--diff", remedy="install git") from error
     except subprocess.TimeoutExpired as error:
-        raise UsageError("git did not answer", where="--diff", remedy="try again") from error
+        raise DoctorError("git did not answer", where="--diff", remedy="try again") from error
     except subprocess.CalledProcessError as error:
         said = error.stderr.decode(errors="replace").strip().split("\n")[0]
-        raise UsageError(
-            clean(said),
+        raise DoctorError(
+            printable(said),
             where="--diff",
             remedy="name a commit of this repository whose history is fetched",
         ) from error
@@ -72,23 +75,24 @@ def touched(findings: Sequence[Finding], base: str) -> list[Finding]:
     ]
 
 
-def comment(findings: Sequence[Finding], base: str) -> Iterator[str]:
-    """The findings as Markdown for a review: a paragraph a check, with its places."""
+def comment(findings: Sequence[Finding], base: str, clean: Clean) -> Iterator[str]:
+    """Cleaned findings as Markdown for a review: a paragraph a check, with its places."""
     if not findings:
-        yield f"The doctor found nothing in the lines that differ from {_code(base)}."
+        yield f"The doctor found nothing in the lines that differ from {_code(clean(base))}."
         return
-    yield f"The doctor found {len(findings)} in the lines that differ from {_code(base)}."
+    yield f"The doctor found {len(findings)} in the lines that differ from {_code(clean(base))}."
     for check, group in groupby(findings, key=lambda finding: finding.check):
         yield ""
         yield f"**{check.severity}: {check.title}** ({check.id})"
         yield ""
         for finding in group:
             detail = f" ({_code(finding.detail)})" if finding.detail else ""
-            yield f"- {_code(f'{finding.path}:{finding.line}')}: {_code(finding.evidence)}{detail}"
+            place = _code(f"{clean(finding.path)}:{finding.line}")
+            yield f"- {place}: {_code(finding.evidence)}{detail}"
         yield ""
         yield f"{check.why} Fix: {check.fix}"
 
 
 def _code(text: str) -> str:
     """Text of files as code in Markdown: it cannot end the code or mention anybody."""
-    return f"`{clean(text).replace('`', chr(0x2019))}`"
+    return f"`{text.replace('`', chr(0x2019))}`"

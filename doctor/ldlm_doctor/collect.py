@@ -10,9 +10,9 @@ from stat import S_ISDIR, S_ISREG
 
 import re2
 
+from ldlm_doctor.errors import DoctorError
 from ldlm_doctor.model import Kind, Project, SourceFile, data, pattern
 from ldlm_doctor.yaml_nodes import compose
-from ldlm_monitor.model.errors import InputError
 
 MAX_BYTES = 1 << 20
 """Of a file; a script or a configuration has less, a data set more."""
@@ -47,7 +47,7 @@ class Collected:
 def collect(paths: Sequence[str]) -> Collected:
     """Reads what the paths name: files as they are, of folders what may concern a training.
 
-    Raises `InputError` where a path does not exist or cannot be read.
+    Raises `DoctorError` where a path does not exist or cannot be read.
     """
     files: dict[str, SourceFile] = {}
     notices: list[str] = []
@@ -82,7 +82,7 @@ def _named_files(named: str, notices: list[str]) -> Iterator[Path]:
     try:
         mode = path.stat().st_mode
     except OSError as error:
-        raise InputError(
+        raise DoctorError(
             f"cannot be read ({error.strerror})",
             where=named,
             remedy="name a folder, a script, or a configuration file that is there",
@@ -92,7 +92,7 @@ def _named_files(named: str, notices: list[str]) -> Iterator[Path]:
     elif S_ISREG(mode):
         yield path
     else:
-        raise InputError("is neither a file nor a folder", where=named, remedy="name one")
+        raise DoctorError("is neither a file nor a folder", where=named, remedy="name one")
 
 
 def _walk(root: Path, notices: list[str]) -> Iterator[Path]:
@@ -127,7 +127,7 @@ def _read(path: Path, notices: list[str], *, asked: bool) -> SourceFile | None:
             start = stream.read(256)
             kind = kind_of(path.name, start)
             if kind is None and asked:
-                raise InputError(
+                raise DoctorError(
                     "is no kind of file that the doctor reads",
                     where=str(path),
                     remedy="name a shell script, a YAML, JSON, Python or .env file, or a folder",

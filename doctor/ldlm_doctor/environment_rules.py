@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from ldlm_doctor.model import Findings, data
 from ldlm_doctor.setting import Environment, Setting, Surroundings
-from ldlm_monitor.text.format import duration
+from ldlm_doctor.words import duration
 
 _DAY = 86_400
 _HEARTBEAT_DEFAULT = 480

@@ -21,7 +21,7 @@ from pathlib import Path
 from pydantic import BaseModel, ValidationError
 
 from ldlm_doctor.collect import STATE_FOLDER
-from ldlm_monitor.model.errors import UsageError
+from ldlm_doctor.errors import DoctorError
 
 _MANIFEST = "manifest.json"
 
@@ -54,13 +54,13 @@ class _Manifest(BaseModel, frozen=True):
 def apply(root: Path, changes: Sequence[Change]) -> None:
     """Writes the changes to files below `root`; all of them, or none.
 
-    Raises `UsageError` where a file is no longer what was read, has other names (hard links), or
+    Raises `DoctorError` where a file is no longer what was read, has other names (hard links), or
     cannot be written, and where an earlier fix was interrupted.
     """
     with _locked(root, create=True) as state:
         last = _fixes(state)[-1:]
         if last and not _load(last[0]).done:
-            raise UsageError(
+            raise DoctorError(
                 "an earlier fix was interrupted",
                 where=str(state),
                 remedy=f"run ldlm-monitor doctor --rollback {root} first",
@@ -77,7 +77,7 @@ def apply(root: Path, changes: Sequence[Change]) -> None:
             else:
                 shutil.rmtree(folder, ignore_errors=True)
             _remove_if_empty(state)
-            raise UsageError(
+            raise DoctorError(
                 f"cannot be written ({error.strerror}); every file is as it was",
                 where=str(error.filename or root),
                 remedy="check its permissions and the room on the disk",
@@ -87,10 +87,10 @@ def apply(root: Path, changes: Sequence[Change]) -> None:
 def rollback(root: Path, of: Path | None = None) -> list[Path]:
     """Takes the last fix back, also one that was interrupted; returns the files put back.
 
-    With `of`, the last one that changed this file. Raises `UsageError` where there is none, or
+    With `of`, the last one that changed this file. Raises `DoctorError` where there is none, or
     where a file was changed since.
     """
-    none = UsageError(
+    none = DoctorError(
         "there is no fix to take back", where=str(of or root), remedy="name what was given to --fix"
     )
     if not (root / STATE_FOLDER).is_dir():
@@ -163,7 +163,7 @@ def _restore(root: Path, folder: Path) -> list[Path]:
         if now == entry.before:
             continue
         if now not in (entry.after, None):
-            raise UsageError(
+            raise DoctorError(
                 "was changed since the fix; nothing was put back",
                 where=str(path),
                 remedy=f"what it was stands in {folder / entry.backup}",
@@ -186,13 +186,13 @@ def _restore(root: Path, folder: Path) -> list[Path]:
 def _check_unchanged(change: Change) -> None:
     status = change.path.stat()
     if status.st_nlink > 1:
-        raise UsageError(
+        raise DoctorError(
             "has several names (hard links), which a fix would part",
             where=str(change.path),
             remedy="copy it, or fix it by hand",
         )
     if change.path.read_bytes() != change.before:
-        raise UsageError(
+        raise DoctorError(
             "was changed while the doctor looked at it", where=str(change.path), remedy="try again"
         )
 
@@ -234,7 +234,7 @@ def _load(folder: Path) -> _Manifest:
     try:
         return _Manifest.model_validate_json((folder / _MANIFEST).read_bytes())
     except ValidationError as error:
-        raise UsageError(
+        raise DoctorError(
             "is damaged",
             where=str(folder / _MANIFEST),
             remedy="the files as they were stand beside it",
@@ -274,7 +274,7 @@ def _locked(root: Path, *, create: bool) -> Iterator[Path]:
             (state / ".gitignore").write_text("*\n")
         descriptor = os.open(state, os.O_RDONLY)
     except OSError as error:
-        raise UsageError(
+        raise DoctorError(
             f"cannot be written ({error.strerror})",
             where=str(state),
             remedy="a fix keeps there what it changes: make the folder writable",
@@ -286,7 +286,7 @@ def _locked(root: Path, *, create: bool) -> Iterator[Path]:
                 shutil.rmtree(leftover)
         yield state
     except BlockingIOError as error:
-        raise UsageError(
+        raise DoctorError(
             "another fix is at work here", where=str(state), remedy="wait for its end"
         ) from error
     finally:

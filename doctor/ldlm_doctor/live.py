@@ -12,10 +12,10 @@ import re2
 
 from ldlm_doctor import environment_rules, option_rules
 from ldlm_doctor.bash_walk import read_script
-from ldlm_doctor.model import Findings, clean, data
+from ldlm_doctor.errors import DoctorError
+from ldlm_doctor.model import Clean, Findings, data
 from ldlm_doctor.options import Group, of_command
 from ldlm_doctor.setting import Environment, Release, Setting, Surroundings
-from ldlm_monitor.model.errors import InputError
 
 _TORCH_LIBRARY = re2.compile(r"(?m)\s(/\S.*)/torch/lib/libtorch_(?:cpu|python)\.so")
 _NO_FILES = Surroundings()
@@ -42,7 +42,7 @@ def look_at(pid: int) -> Process:
     """Reads what the system shows of a process.
 
     The environment is the one that it was started with; what a program sets later, with
-    os.environ, does not stand there. Raises `InputError` where there is no such process, or it
+    os.environ, does not stand there. Raises `DoctorError` where there is no such process, or it
     belongs to somebody else.
     """
     folder = Path("/proc", str(pid))
@@ -51,7 +51,7 @@ def look_at(pid: int) -> Process:
         command = (folder / "cmdline").read_bytes().decode(errors="replace")
         cores = len(os.sched_getaffinity(pid))
     except OSError as error:
-        raise InputError(
+        raise DoctorError(
             f"the environment of the process cannot be read ({error.strerror})",
             where=f"--live {pid}",
             remedy="give the id of a running process of yours, as ps shows it",
@@ -100,7 +100,7 @@ def defaults(process: Process) -> dict[str, str]:
     return found
 
 
-def described(process: Process) -> Iterator[str]:
+def described(process: Process, clean: Clean) -> Iterator[str]:
     """The process and its settings as text."""
     torch = ".".join(map(str, process.torch)) if process.torch else "not loaded"
     yield f"process {process.pid}: {clean(process.command)[:160]}"
@@ -111,7 +111,7 @@ def described(process: Process) -> Iterator[str]:
     yield ""
 
 
-def as_json(process: Process) -> dict[str, object]:
+def as_json(process: Process, clean: Clean) -> dict[str, object]:
     """The process and its settings for programs."""
     return {
         "pid": process.pid,

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 from itertools import takewhile
 from pathlib import Path, PurePath
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import yaml
 
-from ldlm_monitor.model.names import Severity
-from ldlm_monitor.text.format import printable
-from ldlm_monitor.text.sanitize import redact
-
 _TESTS = frozenset({"test", "tests", "testing", "test_utils"})
 _TEXTS = Path(__file__).with_name("checks")
+Severity: TypeAlias = Literal["info", "warning", "error", "critical"]
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)
+"""Rising."""
+Clean: TypeAlias = Callable[[str], str]
+"""Makes text of files fit to be shown: nothing unprintable in it, and no secret."""
 LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """PyYAML's parser in C, about ten times as fast; wheels for some platforms lack it."""
 
@@ -93,11 +94,6 @@ class Check:
     since: str = ""
 
 
-def clean(text: str) -> str:
-    """Text of files as it may be shown: nothing unseen in it, and no secret."""
-    return printable(redact(text))
-
-
 @cache
 def data(name: str) -> Any:
     """What a file of `checks/` holds."""
@@ -158,6 +154,13 @@ class Finding:
     def check(self) -> Check:
         """The check's texts and severity."""
         return checks()[self.check_id]
+
+
+def cleaned(findings: Iterable[Finding], clean: Clean) -> list[Finding]:
+    """The findings with their evidence and detail as they may be shown."""
+    return [
+        replace(each, evidence=clean(each.evidence), detail=clean(each.detail)) for each in findings
+    ]
 
 
 Findings: TypeAlias = Iterator[Finding]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from ldlm_doctor.model import Edit, Findings, data
 from ldlm_doctor.options import Group
 from ldlm_doctor.setting import Setting
-from ldlm_monitor.text.format import duration
+from ldlm_doctor.words import duration
 
 TIMEOUTS = {"ddp_timeout": 1, "nccl_timeout": 1, "distributed_timeout_minutes": 60}
 """Options for the process group's timeout (of transformers, verl and Megatron-LM), in seconds."""

@@ -1,4 +1,4 @@
-"""Findings as text, as JSON, as SARIF."""
+"""Findings, cleaned before (`model.cleaned`), as text, as JSON, as SARIF; a fix as a diff."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from urllib.parse import quote
 
 from ldlm_doctor import live
 from ldlm_doctor.live import Process
-from ldlm_doctor.model import Check, Finding, clean
+from ldlm_doctor.model import SEVERITIES, Check, Clean, Finding
 from ldlm_doctor.repair import Repair
-from ldlm_monitor.model.names import SEVERITIES
-from ldlm_monitor.text.format import counted
+from ldlm_doctor.words import counted
 
 SCHEMA = "ldlm.doctor/1"
 SARIF_SCHEMA = (
@@ -33,13 +32,18 @@ _COLOURS = {"critical": "1;31", "error": "31", "warning": "33", "info": "36"}
 
 
 def text(
-    findings: Sequence[Finding], files: int, process: Process | None, *, colour: bool
+    findings: Sequence[Finding],
+    files: int,
+    process: Process | None,
+    *,
+    colour: bool,
+    clean: Clean,
 ) -> Iterator[str]:
     """The process, then the findings for people: a paragraph for each check, the worst first."""
     if process is not None:
-        yield from live.described(process)
+        yield from live.described(process, clean)
     for check, group in groupby(findings, key=lambda finding: finding.check):
-        yield from _paragraph(check, list(group), colour)
+        yield from _paragraph(check, list(group), colour=colour, clean=clean)
     yield f"{summary(findings)} in {counted(files, 'file')}"
     fixable = sum(bool(finding.edits) for finding in findings)
     if fixable:
@@ -55,27 +59,27 @@ def summary(findings: Sequence[Finding]) -> str:
     return ", ".join(named) or "nothing found"
 
 
-def lines(findings: Sequence[Finding], files: int) -> Iterator[str]:
+def lines(findings: Sequence[Finding], files: int, clean: Clean) -> Iterator[str]:
     """The findings as compilers write theirs: one a line, for editors and CI."""
     for finding in findings:
-        detail = f": {clean(finding.detail)}" if finding.detail else ""
+        detail = f": {finding.detail}" if finding.detail else ""
         place = f"{clean(finding.path)}:{finding.line}"
         title = f"{finding.check.severity}: {finding.check.title}{detail}"
         yield f"{place}: {title} [{finding.check_id}]"
     yield f"{summary(findings)} in {files} files"
 
 
-def _paragraph(check: Check, group: list[Finding], colour: bool) -> Iterator[str]:
+def _paragraph(check: Check, group: list[Finding], *, colour: bool, clean: Clean) -> Iterator[str]:
     severity = check.severity.upper()
     shown = f"\x1b[{_COLOURS[check.severity]}m{severity}\x1b[0m" if colour else severity
     yield f"{shown}  {check.title}  [{check.id}]"
     places = _PLACES if check.severity != "info" else _PLACES_OF_INFO
     for finding in group[:places]:
         place = f"{clean(finding.path)}:{finding.line}"
-        evidence = _short(clean(finding.evidence))
+        evidence = _short(finding.evidence)
         yield f"  {place}: {evidence}" if evidence else f"  {place}"
         if finding.detail:
-            yield from _wrapped(clean(finding.detail), "      ")
+            yield from _wrapped(finding.detail, "      ")
     if len(group) > places:
         yield f"  and {len(group) - places} more places (--json has all)"
     yield from _wrapped(check.why, "    ")
@@ -100,7 +104,12 @@ def _short(detail: str) -> str:
 
 
 def as_json(
-    findings: Sequence[Finding], files: int, notices: Sequence[str], process: Process | None
+    findings: Sequence[Finding],
+    files: int,
+    notices: Sequence[str],
+    process: Process | None,
+    *,
+    clean: Clean,
 ) -> dict[str, object]:
     """The findings for programs."""
     return {
@@ -116,13 +125,13 @@ def as_json(
                 **asdict(finding.check),
                 "path": finding.path,
                 "line": finding.line,
-                "evidence": clean(finding.evidence),
-                "detail": clean(finding.detail),
+                "evidence": finding.evidence,
+                "detail": finding.detail,
                 "fixable": bool(finding.edits),
             }
             for finding in findings
         ],
-        **({"process": live.as_json(process)} if process is not None else {}),
+        **({"process": live.as_json(process, clean)} if process is not None else {}),
     }
 
 
@@ -161,7 +170,7 @@ def _rule(check: Check) -> dict[str, object]:
 
 
 def _result(finding: Finding, rule: int) -> dict[str, object]:
-    detail = f": {clean(finding.detail)}" if finding.detail else ""
+    detail = f": {finding.detail}" if finding.detail else ""
     path = Path(finding.path)
     uri = path.as_uri() if path.is_absolute() else quote(path.as_posix())
     return {
@@ -175,7 +184,7 @@ def _result(finding: Finding, rule: int) -> dict[str, object]:
                     "artifactLocation": {"uri": uri},
                     "region": {
                         "startLine": finding.line,
-                        "snippet": {"text": clean(finding.evidence)},
+                        "snippet": {"text": finding.evidence},
                     },
                 }
             }
@@ -183,7 +192,7 @@ def _result(finding: Finding, rule: int) -> dict[str, object]:
     }
 
 
-def diff(repairs: Sequence[Repair]) -> Iterator[str]:
+def diff(repairs: Sequence[Repair], clean: Clean) -> Iterator[str]:
     """The unified diff of a fix."""
     for repair in repairs:
         path = clean(repair.file.path)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from ldlm_doctor.collect import MAX_BYTES, collect
+from ldlm_doctor.errors import DoctorError
 from ldlm_doctor.model import Kind
-from ldlm_monitor.model.errors import InputError
 
 CONFIGURATION = b'{"zero_optimization": {"stage": 2}}'
 
@@ -71,5 +71,5 @@ def test_a_file_that_may_not_be_read_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["gone.sh", "pipe"])
 def test_a_name_that_is_no_file_is_refused(tmp_path: Path, name: str) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(InputError):
+    with pytest.raises(DoctorError):
         collect([str(tmp_path / name)])

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ldlm_doctor.errors import DoctorError
 from ldlm_doctor.journal import Change, apply, rollback
-from ldlm_monitor.model.errors import UsageError
 
 STATE = ".ldlm-doctor"
 
@@ -76,7 +76,7 @@ def test_fixes_are_taken_back_one_by_one_the_last_first(tmp_path: Path) -> None:
     assert change.path.read_bytes() == change.after
     rollback(tmp_path)
     assert picture(tmp_path) == first
-    with pytest.raises(UsageError, match="there is no fix to take back"):
+    with pytest.raises(DoctorError, match="there is no fix to take back"):
         rollback(tmp_path)
 
 
@@ -86,7 +86,7 @@ def test_a_file_that_was_changed_since_is_not_overwritten_and_the_others_neither
     one, two = tree(tmp_path, b"one\n", b"two\n")
     apply(tmp_path, [one, two])
     two.path.write_bytes(b"mine\n")
-    with pytest.raises(UsageError, match=r"f1.sh: was changed since the fix"):
+    with pytest.raises(DoctorError, match=r"f1.sh: was changed since the fix"):
         rollback(tmp_path)
     assert one.path.read_bytes() == one.after
     assert two.path.read_bytes() == b"mine\n"
@@ -105,7 +105,7 @@ def test_a_file_that_is_no_longer_what_was_read_is_not_touched(tmp_path: Path) -
     one, two = tree(tmp_path, b"one\n", b"two\n")
     two.path.write_bytes(b"mine\n")
     before = picture(tmp_path)
-    with pytest.raises(UsageError, match="was changed while the doctor looked at it"):
+    with pytest.raises(DoctorError, match="was changed while the doctor looked at it"):
         apply(tmp_path, [one, two])
     assert {k: v for k, v in picture(tmp_path).items() if STATE not in k} == before
 
@@ -113,7 +113,7 @@ def test_a_file_that_is_no_longer_what_was_read_is_not_touched(tmp_path: Path) -
 def test_a_file_with_two_names_is_not_parted(tmp_path: Path) -> None:
     (change,) = tree(tmp_path, b"one\n")
     (tmp_path / "other.sh").hardlink_to(change.path)
-    with pytest.raises(UsageError, match="several names"):
+    with pytest.raises(DoctorError, match="several names"):
         apply(tmp_path, [change])
 
 
@@ -122,7 +122,7 @@ def test_a_write_that_fails_leaves_every_file_as_it_was(tmp_path: Path) -> None:
     two = Change(tmp_path / ("long" * 62), b"two\n", b"2\n")
     two.path.write_bytes(two.before)
     before = picture(tmp_path)  # the new bytes of the second need a name that is too long
-    with pytest.raises(UsageError, match="every file is as it was"):
+    with pytest.raises(DoctorError, match="every file is as it was"):
         apply(tmp_path, [one, two])
     assert picture(tmp_path) == before
 
@@ -216,7 +216,7 @@ def test_after_an_interrupted_fix_the_next_one_waits_for_the_rollback(tmp_path: 
     changes = tree(tmp_path, b"one\n", b"two\n")
     assert killed_after(14, tmp_path, "apply")
     now = [Change(c.path, c.path.read_bytes(), b"x") for c in changes]
-    with pytest.raises(UsageError, match="an earlier fix was interrupted"):
+    with pytest.raises(DoctorError, match="an earlier fix was interrupted"):
         apply(tmp_path, now)
 
 
@@ -227,7 +227,7 @@ def test_a_file_that_is_named_has_its_own_last_fix_taken_back(tmp_path: Path) ->
     apply(tmp_path, [second])
     assert rollback(tmp_path, first.path) == [first.path]
     assert second.path.read_bytes() == second.after
-    with pytest.raises(UsageError, match="there is no fix to take back"):
+    with pytest.raises(DoctorError, match="there is no fix to take back"):
         rollback(tmp_path, first.path)
     assert rollback(tmp_path, second.path) == [second.path]
     assert picture(tmp_path) == before

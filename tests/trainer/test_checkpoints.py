@@ -6,7 +6,7 @@ from typing import BinaryIO
 
 import pytest
 
-from ldlm_monitor.model.errors import UsageError
+from ldlm_trainer.errors import TrainerError
 
 pytest.importorskip("torch", reason="torch is not installed: pip install '.[trainer]'")
 
@@ -101,7 +101,7 @@ def test_a_damaged_one_is_passed_over(tmp_path: Path, file: str) -> None:
     found = keeper.newest_good()
     assert found is not None
     assert found.step == 10
-    with pytest.raises(UsageError, match="no whole checkpoint"):
+    with pytest.raises(TrainerError, match="no whole checkpoint"):
         open_checkpoint(tmp_path / "step_00000020")
 
 

@@ -14,7 +14,7 @@ pytest.importorskip("torch", reason="torch is not installed: pip install '.[trai
 
 import torch
 
-from ldlm_monitor.model.errors import UsageError
+from ldlm_trainer.errors import TrainerError
 from ldlm_trainer.faults import Faults, parse
 
 CPU = torch.device("cpu")
@@ -100,5 +100,5 @@ def test_a_death_is_a_real_one(kind: str, number: int) -> None:
     ["nan_loss", "nan_loss@x", "frog@4", "hang@4:kind=sideways", "slow@4:seconds=long", "kill@4:1"],
 )
 def test_what_is_no_fault_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="LDLM_FAULTS"):
+    with pytest.raises(TrainerError, match="LDLM_FAULTS"):
         parse(f"sigterm@9,{text}")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.model.errors import UsageError
+from ldlm_trainer.errors import TrainerError
 
 pytest.importorskip("torch", reason="torch is not installed: pip install '.[trainer]'")
 
@@ -122,7 +122,7 @@ def test_a_damaged_sample_is_an_error_and_no_sample_of_zeros(tmp_path: Path, dat
     (tmp_path / "files/index.json").write_text((data / "index.json").read_text())
     files = UpstreamFiles(tmp_path / "files", "train")
     (tmp_path / "files/latents/train/00000001.npy").write_bytes(b"\x93NUMPY")
-    with pytest.raises(UsageError, match=r"00000001\.npy"):
+    with pytest.raises(TrainerError, match=r"00000001\.npy"):
         files.read(np.array([1]))
 
 

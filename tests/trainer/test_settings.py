@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.model.errors import UsageError
+from ldlm_trainer.errors import TrainerError
 
 pytest.importorskip("torch", reason="torch is not installed: pip install '.[trainer]'")
 
@@ -21,7 +21,7 @@ Make = Callable[..., Config]
 
 def test_a_setting_that_no_code_reads_is_refused() -> None:
     """Upstream's silence about unused keys hid that its accumulation never happened."""
-    with pytest.raises(UsageError, match=r"schedule.gradient_accumulation_steps"):
+    with pytest.raises(TrainerError, match=r"schedule.gradient_accumulation_steps"):
         load(None, ["schedule.gradient_accumulation_steps=4"])
 
 
@@ -54,7 +54,7 @@ def test_micro_batches_grow_beside_the_effective_batch(settings: Make) -> None:
 def test_an_effective_batch_that_would_be_missed_is_refused(settings: Make) -> None:
     """The seeds' shell arithmetic makes 96 of 128 without a word."""
     given = settings(schedule__effective_batch=128)
-    with pytest.raises(UsageError, match=r"128 .*no multiple of 96.*take 96") as error:
+    with pytest.raises(TrainerError, match=r"128 .*no multiple of 96.*take 96") as error:
         given.stages(world=24)
     assert error.value.where == "schedule.effective_batch"
 
@@ -76,7 +76,7 @@ def test_an_effective_batch_that_would_be_missed_is_refused(settings: Make) -> N
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(given: list[str], said: str) -> None:
-    with pytest.raises(UsageError) as error:
+    with pytest.raises(TrainerError) as error:
         load(None, given)
     assert said in str(error.value)
 
@@ -115,7 +115,7 @@ def test_preflight_says_what_a_step_will_take(settings: Make) -> None:
 
 
 def test_preflight_misses_data_that_are_not_there(settings: Make, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="python -m ldlm_trainer prepare"):
+    with pytest.raises(TrainerError, match="python -m ldlm_trainer prepare"):
         list(check(settings(data__folder=tmp_path / "none"), nodes=1, processes=1))
 
 
@@ -137,7 +137,7 @@ def test_gradients_in_bf16_are_refused_before_the_launch_where_torch_cannot_send
     if sends_bf16():
         pytest.skip("this torch can")
     asked = settings(ddp__compression="bf16")
-    with pytest.raises(UsageError, match="built without CUDA and NCCL"):
+    with pytest.raises(TrainerError, match="built without CUDA and NCCL"):
         list(check(asked, nodes=1, processes=2))
     assert list(check(asked, nodes=1, processes=1))
 
@@ -145,5 +145,5 @@ def test_gradients_in_bf16_are_refused_before_the_launch_where_torch_cannot_send
 def test_a_backend_whose_package_is_missing_is_refused_before_the_launch(settings: Make) -> None:
     if find_spec("mmdit") is not None:
         pytest.skip("mmdit is installed")
-    with pytest.raises(UsageError, match="the package mmdit is not installed"):
+    with pytest.raises(TrainerError, match="the package mmdit is not installed"):
         list(check(settings(model__backend="mmdit"), nodes=1, processes=1))

@@ -10,19 +10,20 @@ from pathlib import Path
 
 from torch.distributed.elastic.multiprocessing.errors import record
 
-from ldlm_monitor.model.errors import UsageError
 from ldlm_trainer import config
+from ldlm_trainer.errors import TrainerError
 
 FAULTS = "LDLM_FAULTS"
+REFUSED = 2  # argparse's exit code for a wrong command line
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The exit code; a `UsageError` is printed in one line."""
+    """The exit code; a `TrainerError` is printed in one line."""
     try:
         _run(_parser().parse_args(arguments))
-    except UsageError as error:
+    except TrainerError as error:
         print(f"ldlm_trainer: {error}", file=sys.stderr)
-        return error.exit_code
+        return REFUSED
     return 0
 
 

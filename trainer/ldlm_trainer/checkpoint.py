@@ -30,7 +30,7 @@ from torch.distributed.checkpoint.state_dict import (
 )
 from torch.distributed.fsdp import FSDPModule
 
-from ldlm_monitor.model.errors import UsageError
+from ldlm_trainer.errors import TrainerError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -195,10 +195,10 @@ def is_good(checkpoint: Checkpoint) -> bool:
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
-    """The checkpoint that a user names; raises `UsageError` where it is damaged."""
+    """The checkpoint that a user names; raises `TrainerError` where it is damaged."""
     checkpoint = _described(path.resolve())
     if checkpoint is None or not is_good(checkpoint):
-        raise UsageError(
+        raise TrainerError(
             "no whole checkpoint",
             where=f"run.resume: {path}",
             remedy="name a folder step_NNNNNNNN, or take run.resume=auto",

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from ldlm_monitor.model.errors import UsageError
+from ldlm_trainer.errors import TrainerError
 
 Mode = Literal["unconditional", "l2t", "t2l"]
 
@@ -187,7 +187,7 @@ class Config(_Section):
         return self.run.save_dir / self.run.name
 
     def stages(self, world: int) -> tuple[Stage, ...]:
-        """The stages of the batch; raises `UsageError`.
+        """The stages of the batch; raises `TrainerError`.
 
         An effective batch that is no multiple of what one pass over all ranks takes
         would silently become another one, so it is refused.
@@ -199,7 +199,7 @@ class Config(_Section):
             one_pass = size * world
             samples = wanted or one_pass
             if samples % one_pass or samples < one_pass:
-                raise UsageError(
+                raise TrainerError(
                     f"effective batch {samples} (from step {step}) is no multiple of {one_pass}, "
                     f"the {size} samples of each of {world} ranks",
                     where="schedule.effective_batch",
@@ -250,7 +250,7 @@ class Config(_Section):
 
 
 def load(path: Path | None, overrides: Sequence[str]) -> Config:
-    """The settings of a TOML file, and `section.key=value` over them; raises `UsageError`.
+    """The settings of a TOML file, and `section.key=value` over them; raises `TrainerError`.
 
     A value is read as TOML where it is TOML (numbers, true, lists), else as text.
     """
@@ -261,9 +261,9 @@ def load(path: Path | None, overrides: Sequence[str]) -> Config:
         try:
             tree = tomllib.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
-            raise UsageError(error.strerror or str(error), where=where) from error
+            raise TrainerError(error.strerror or str(error), where=where) from error
         except ValueError as error:
-            raise UsageError(str(error), where=where, remedy="see docs/trainer.md") from error
+            raise TrainerError(str(error), where=where, remedy="see docs/trainer.md") from error
     for override in overrides:
         _set(tree, override)
     try:
@@ -271,7 +271,7 @@ def load(path: Path | None, overrides: Sequence[str]) -> Config:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
-        raise UsageError(
+        raise TrainerError(
             first["msg"].removeprefix("Value error, "),
             where=f"{where}: {key}" if key else where,
             remedy="see docs/trainer.md",
@@ -282,10 +282,10 @@ def _set(tree: dict[str, object], override: str) -> None:
     key, equals, text = override.partition("=")
     section, dot, name = key.partition(".")
     if not (equals and dot and section and name):
-        raise UsageError(f"{override!r} is no setting", remedy="write section.key=value")
+        raise TrainerError(f"{override!r} is no setting", remedy="write section.key=value")
     inner = tree.setdefault(section, {})
     if not isinstance(inner, dict):
-        raise UsageError(f"{section!r} is no section", where=override)
+        raise TrainerError(f"{section!r} is no section", where=override)
     inner[name] = _value(text)
 
 

@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from ldlm_monitor.model.errors import UsageError
 from ldlm_trainer.batch import Batch, Samples
 from ldlm_trainer.diffusion import L2T, MODES, T2L
+from ldlm_trainer.errors import TrainerError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,7 +43,7 @@ class Taken(NamedTuple):
 
 
 class Plan:
-    """What each step of a run takes. Raises `UsageError` for a split that is too small."""
+    """What each step of a run takes. Raises `TrainerError` for a split that is too small."""
 
     def __init__(
         self, settings: config.Config, lengths: NDArray[np.int64], length: int, world: int
@@ -56,7 +56,7 @@ class Plan:
         self._starts = [stage.first for stage in self._stages]
         self._latest: Taken | None = None
         if len(lengths) < self.effective(settings.schedule.steps):
-            raise UsageError(
+            raise TrainerError(
                 f"{len(lengths)} samples are fewer than one step takes", where="data.folder"
             )
 

@@ -35,7 +35,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ldlm_monitor.model.errors import UsageError
+from ldlm_trainer.errors import TrainerError
 
 BENT = {"nan_loss": math.nan, "inf_loss": math.inf, "loss_spike": 20.0}
 KINDS = frozenset(
@@ -63,7 +63,7 @@ class Fault:
 
 
 def parse(text: str) -> list[Fault]:
-    """The faults of an `LDLM_FAULTS`; raises `UsageError`."""
+    """The faults of an `LDLM_FAULTS`; raises `TrainerError`."""
     return [_parse(part.strip()) for part in text.split(",") if part.strip()]
 
 
@@ -87,7 +87,7 @@ def _parse(text: str) -> Fault:
         )
         fault.number("x", 1), fault.number("seconds", 1)
     except ValueError as error:
-        raise UsageError(
+        raise TrainerError(
             f"{text!r} is no fault",
             where="LDLM_FAULTS",
             remedy=f"write KIND@STEP:rank=N, KIND one of {', '.join(sorted(KINDS))}",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
-from ldlm_monitor.model.errors import UsageError
+from ldlm_trainer.errors import TrainerError
 
 if TYPE_CHECKING:
     from ldlm_trainer import config
@@ -24,7 +24,7 @@ class MmditBackbone(nn.Module):
         try:
             from mmdit.mmdit_generalized_pytorch import MMDiT
         except ImportError as error:
-            raise UsageError(
+            raise TrainerError(
                 "model.backend=mmdit needs the package mmdit", remedy="pip install mmdit==0.3.0"
             ) from error
         self.package: nn.Module = MMDiT(

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ldlm_monitor.model.errors import UsageError
-from ldlm_monitor.text.format import counted
 from ldlm_trainer import faults
 from ldlm_trainer.data import Plan
+from ldlm_trainer.errors import TrainerError
 from ldlm_trainer.shards import open_split
 
 if TYPE_CHECKING:
@@ -60,8 +59,9 @@ def uncommitted() -> Iterator[str]:
         return
     changed = len(done.stdout.splitlines())
     if done.returncode == 0 and changed:
+        files = "1 file" if changed == 1 else f"{changed:,} files"
         yield (
-            f"{counted(changed, 'file')} of this folder's git repository not committed: "
+            f"{files} of this folder's git repository not committed: "
             "commit, so that the run can be repeated"
         )
 
@@ -72,7 +72,7 @@ def sends_bf16() -> bool:
 
 
 def check(settings: Config, *, nodes: int, processes: int) -> Iterator[str]:
-    """Lines to print; raises `UsageError` for what cannot work."""
+    """Lines to print; raises `TrainerError` for what cannot work."""
     world = nodes * processes
     faults.parse(settings.run.faults)
     for first, size, count in settings.stages(world):
@@ -87,13 +87,13 @@ def check(settings: Config, *, nodes: int, processes: int) -> Iterator[str]:
             Plan(settings, samples.lengths, samples.shape.length, world)
     gpus = torch.cuda.device_count()
     if settings.run.device != "cpu" and 0 < gpus < processes:
-        raise UsageError(
+        raise TrainerError(
             f"{processes} processes for {gpus} GPUs",
             where="NPROC_PER_NODE",
             remedy=f"set it to {gpus}, or run.device=cpu",
         )
     if settings.ddp.compression == "bf16" and world > 1 and not sends_bf16():
-        raise UsageError(
+        raise TrainerError(
             "this torch is built without CUDA and NCCL, and sends no gradients in bf16",
             where="ddp.compression",
             remedy="take fp16 or powersgd",
@@ -105,7 +105,7 @@ def check(settings: Config, *, nodes: int, processes: int) -> Iterator[str]:
     if free < LEAST_FREE:
         yield "WARNING: less than 1 GiB is free for checkpoints"
     if settings.model.backend == "mmdit" and find_spec("mmdit") is None:
-        raise UsageError(
+        raise TrainerError(
             "the package mmdit is not installed",
             where="model.backend",
             remedy="pip install 'ldlm-monitor[mmdit]', or take model.backend=own",

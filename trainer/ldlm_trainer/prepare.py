@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from ldlm_monitor.model.errors import UsageError
+from ldlm_trainer.errors import TrainerError
 from ldlm_trainer.shards import MASK, UNKNOWN, write_shards
 
 if TYPE_CHECKING:
@@ -64,11 +64,11 @@ def python_documentation() -> Iterator[Document]:
 
 
 def text_file(path: Path) -> Iterator[Document]:
-    """A text of your own: every line is a document. Raises `UsageError`."""
+    """A text of your own: every line is a document. Raises `TrainerError`."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError as error:
-        raise UsageError(error.strerror or str(error), where=str(path)) from error
+        raise TrainerError(error.strerror or str(error), where=str(path)) from error
     for number, line in enumerate(lines):
         yield f"line {number}", [part.strip() for part in _SENTENCE_END.split(line) if part.strip()]
 
@@ -151,17 +151,17 @@ class Lsa:
 
 
 def _model_latents(model: str, sentences: Sequence[str]) -> NDArray[np.float32]:
-    """Embeddings by a sentence-transformers model, a name or a folder; raises `UsageError`."""
+    """Embeddings by a sentence-transformers model, a name or a folder; raises `TrainerError`."""
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError as error:
-        raise UsageError(
+        raise TrainerError(
             "--embed needs sentence-transformers", remedy="pip install sentence-transformers"
         ) from error
     try:
         encoded = SentenceTransformer(model).encode(list(sentences), normalize_embeddings=True)
     except (OSError, ValueError) as error:
-        raise UsageError(
+        raise TrainerError(
             f"the model cannot be loaded: {error}", where=f"--embed {model}"
         ) from error
     latents: NDArray[np.float32] = np.asarray(encoded, np.float32)[:, None]
@@ -174,7 +174,7 @@ def prepare(
     """Write both splits and `index.json` into `folder`; samples of each split."""
     splits = split_documents(python_documentation() if text is None else text_file(text))
     if not all(splits.values()):
-        raise UsageError("too few documents to hold some of them out", where=str(text))
+        raise TrainerError("too few documents to hold some of them out", where=str(text))
     words = Words(splits["train"])
     encoded = {split: words.encode(sentences, length) for split, sentences in splits.items()}
     lsa = Lsa(encoded["train"][0], len(words.names), LATENT_DIM) if embed is None else None

@@ -28,7 +28,7 @@ from torch.distributed.rendezvous import rendezvous
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
-from ldlm_monitor.model.errors import UsageError
+from ldlm_trainer.errors import TrainerError
 
 if TYPE_CHECKING:
     from ldlm_trainer.config import Ddp, Run
@@ -109,7 +109,7 @@ def _device(wanted: str) -> torch.device:
         return torch.device("cpu")
     count = torch.cuda.device_count()
     if local_rank >= count:
-        raise UsageError(
+        raise TrainerError(
             f"local rank {local_rank} has no GPU, there are {count}",
             where="NPROC_PER_NODE",
             remedy="start fewer processes, or set run.device=cpu",

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ldlm_monitor.model.errors import UsageError
+from ldlm_trainer.errors import TrainerError
 from ldlm_trainer.network import Shape
 
 if TYPE_CHECKING:
@@ -32,18 +32,18 @@ PARTS = ("tokens", "lengths", "latents")
 
 
 def read_index(folder: Path) -> dict[str, Any]:
-    """What `write_shards` noted of a data set; raises `UsageError`."""
+    """What `write_shards` noted of a data set; raises `TrainerError`."""
     path = folder / "index.json"
     try:
         index: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UsageError(
+        raise TrainerError(
             error.strerror or str(error),
             where=str(path),
             remedy="make data with: python -m ldlm_trainer prepare FOLDER",
         ) from error
     except ValueError as error:
-        raise UsageError(f"not JSON: {error}", where=str(path)) from error
+        raise TrainerError(f"not JSON: {error}", where=str(path)) from error
     return index
 
 
@@ -71,14 +71,14 @@ def write_shards(
 
 
 class Shards:
-    """A split in packed shards; raises `UsageError` where it is not there or not whole."""
+    """A split in packed shards; raises `TrainerError` where it is not there or not whole."""
 
     def __init__(self, folder: Path, split: str) -> None:
         index = read_index(folder)
         self.mask_id = int(index["mask_id"])
         found = [sorted((folder / split).glob(f"{part}_*.npy")) for part in PARTS]
         if not found[0] or len({len(paths) for paths in found}) > 1:
-            raise UsageError(f"no whole split {split!r}", where=str(folder))
+            raise TrainerError(f"no whole split {split!r}", where=str(folder))
         self._tokens: list[NDArray[Any]]
         self._latents: list[NDArray[Any]]
         try:
@@ -86,7 +86,7 @@ class Shards:
                 [np.load(path, mmap_mode="r") for path in paths] for paths in found
             )
         except (OSError, ValueError) as error:
-            raise UsageError(f"a shard cannot be read: {error}", where=str(folder)) from error
+            raise TrainerError(f"a shard cannot be read: {error}", where=str(folder)) from error
         self._starts = np.cumsum([0, *(len(shard) for shard in lengths)])
         self.lengths = np.concatenate(lengths).astype(np.int64)
         _, latents, dim = self._latents[0].shape
@@ -117,7 +117,7 @@ class UpstreamFiles:
         self._latents = folder / "latents" / split
         self._tokens = sorted((folder / "tokens" / split).glob("*_tokens.npz"))
         if not self._tokens:
-            raise UsageError(f"no *_tokens.npz of split {split!r}", where=str(folder))
+            raise TrainerError(f"no *_tokens.npz of split {split!r}", where=str(folder))
         masks = [_npz(path)[1] for path in self._tokens]
         self.lengths = np.array([int(mask.sum()) for mask in masks], np.int64)
         latent = self._latent(self._tokens[0])
@@ -134,7 +134,7 @@ class UpstreamFiles:
         try:
             latent: NDArray[np.float32] = np.load(path).astype(np.float32)
         except (OSError, ValueError) as error:
-            raise UsageError(f"cannot be read: {error}", where=str(path)) from error
+            raise TrainerError(f"cannot be read: {error}", where=str(path)) from error
         return latent.reshape(-1, latent.shape[-1])
 
 
@@ -143,7 +143,7 @@ def _npz(path: Path) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         with np.load(path) as held:
             return held["input_ids"].reshape(-1), held["attention_mask"].reshape(-1)
     except (OSError, ValueError, KeyError) as error:
-        raise UsageError(f"cannot be read: {error}", where=str(path)) from error
+        raise TrainerError(f"cannot be read: {error}", where=str(path)) from error
 
 
 def export_upstream(samples: Samples, folder: Path, split: str) -> None:

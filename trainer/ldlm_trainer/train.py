@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Self
 import torch
 from torch import nn
 
-from ldlm_monitor.model.errors import UsageError
 from ldlm_trainer import checkpoint, faults, optim
 from ldlm_trainer.batch import Batch
 from ldlm_trainer.data import MicroBatches, Plan, StepOrder, loader
+from ldlm_trainer.errors import TrainerError
 from ldlm_trainer.health_file import open_health
 from ldlm_trainer.held_out import evaluate
 from ldlm_trainer.log import Log
@@ -249,7 +249,7 @@ class Trainer:
             found = self.keeper.newest_good()
             steps = self.process.from_all(found.step if found else 0)
             if len(set(steps)) > 1:
-                raise UsageError(
+                raise TrainerError(
                     f"ranks see different checkpoints, of steps {steps}",
                     where=str(self.settings.folder),
                     remedy="put run.save_dir on storage that all nodes share",
@@ -266,7 +266,7 @@ class Trainer:
         try:
             checkpoint.restore_learned(self.model, self.optimizer, held)
         except (RuntimeError, ValueError, KeyError) as error:
-            raise UsageError(
+            raise TrainerError(
                 str(error).partition("\n")[0],
                 where=str(found.path),
                 remedy="resume with the model settings that it was written with",

@@ -14,7 +14,7 @@ from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.values import UNKNOWN, arguments, constant, seconds
 from ldlm_doctor.setting import Environment, Setting, Surroundings
 from ldlm_doctor.surroundings import surroundings
-from ldlm_monitor.text.format import duration
+from ldlm_doctor.words import duration
 
 _GROUPS = INIT_PROCESS_GROUP | {
     "torch.distributed.new_group",

@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Sequence
 from functools import wraps
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from cyclopts import App, CycloptsError, Parameter
 
@@ -39,6 +40,16 @@ from ldlm_monitor.text.format import printable
 _FILE_ERRORS = (PermissionError, FileNotFoundError, IsADirectoryError, NotADirectoryError)
 _OUTPUT_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 _PACKAGE = Path(__file__).resolve().parent.parent  # our own frames, for `_bug`
+
+
+@runtime_checkable
+class Refusal(Protocol):
+    """The errors of the distributions beside this one: the same fields as `UsageError`."""
+
+    what: str
+    where: str
+    remedy: str
+
 
 app = App(
     name="ldlm-monitor",
@@ -114,8 +125,8 @@ def _outcome(error: Exception) -> tuple[str, int]:
     match error:
         case CycloptsError():
             return f"{_one_line(error)}; see ldlm-monitor --help", UsageError.exit_code
-        case LdlmError():
-            return _one_line(error), error.exit_code
+        case LdlmError() | Refusal():
+            return _one_line(error), getattr(error, "exit_code", UsageError.exit_code)
         case BrokenPipeError():
             _abandon_output()
             return "", 0

@@ -16,6 +16,7 @@ from ldlm_monitor import __version__
 from ldlm_monitor.cli.flags import DASH, UNHEALTHY, DoctorFlags, settings, write_file
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.text.format import counted, printable
+from ldlm_monitor.text.sanitize import redact
 
 if TYPE_CHECKING:
     from ldlm_doctor.collect import Collected
@@ -63,6 +64,7 @@ def doctor(
     from ldlm_doctor.changes import comment, touched
     from ldlm_doctor.collect import collect
     from ldlm_doctor.live import look_at
+    from ldlm_doctor.model import cleaned
 
     collected = collect(paths)
     for notice in collected.notices:
@@ -73,6 +75,7 @@ def doctor(
     findings = everything(collected.project, process, advice=advice)
     if diff is not None:
         findings = touched(findings, diff)
+    findings = cleaned(findings, _clean)
     files = len(collected.project.files)
     to_stdout = str(sarif) == DASH
     if sarif is not None:
@@ -82,14 +85,19 @@ def doctor(
         else:
             write_file(sarif, f"{written}\n", "--sarif")
     if json_:
-        print(json.dumps(show.as_json(findings, files, collected.notices, process), indent=2))
+        report = show.as_json(findings, files, collected.notices, process, clean=_clean)
+        print(json.dumps(report, indent=2))
     elif diff is not None and not check:
-        print("\n".join(comment(findings, diff)))
+        print("\n".join(comment(findings, diff, _clean)))
     elif not to_stdout:
         colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-        text = show.text(findings, files, process, colour=colour)
-        print("\n".join(show.lines(findings, files) if check else text))
+        text = show.text(findings, files, process, colour=colour, clean=_clean)
+        print("\n".join(show.lines(findings, files, _clean) if check else text))
     return UNHEALTHY if reaches(findings, fail_on) else 0
+
+
+def _clean(text: str) -> str:
+    return printable(redact(text))
 
 
 def _refuse_contradictions(
@@ -140,7 +148,7 @@ def _fix(collected: Collected, paths: Sequence[str], *, yes: bool, aside: bool) 
     if not planned.repairs:
         print("nothing to fix", file=stream)
         return collected
-    for line in diff(planned.repairs):
+    for line in diff(planned.repairs, _clean):
         print(line, file=stream)
     files = counted(len(planned.repairs), "file")
     if not yes and not _agreed(files):
