@@ -31,7 +31,7 @@ from ldlm_monitor.cli import (
     setup,
 )
 from ldlm_monitor.cli.flags import hide_dash
-from ldlm_monitor.model.errors import INTERRUPTED, InputError, LdlmError, UsageError
+from ldlm_monitor.model.errors import INTERRUPTED, InputError, LdlmError, PromRulesError, UsageError
 from ldlm_monitor.text.format import printable
 
 # Errors that a user can mend: those of a named file, and those of stdout, which name no file.
@@ -102,8 +102,9 @@ def _prepare_streams() -> None:
 def _outcome(error: Exception) -> tuple[str, int]:
     """The line for stderr ("" for none), and the exit code."""
     match error:
-        case CycloptsError():
-            return f"{_one_line(error)}; see ldlm-monitor --help", UsageError.exit_code
+        case CycloptsError() | PromRulesError():
+            hint = "; see ldlm-monitor --help" if isinstance(error, CycloptsError) else ""
+            return f"{_one_line(error)}{hint}", UsageError.exit_code
         case LdlmError():
             return _one_line(error), error.exit_code
         case BrokenPipeError():

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from functools import partial
 
-from ldlm_monitor.alerts import Context, RuleSet, load_rules
 from ldlm_monitor.config import Settings
 from ldlm_monitor.core.monitor import Monitor
-from ldlm_monitor.core.rule_engine import packaged_set
+from ldlm_monitor.core.packaged_rules import packaged_set
 from ldlm_monitor.parse import Parser
-from ldlm_monitor.promql import Expression, parse
 from ldlm_monitor.run.run_names import RunNames
+from ldlm_promrules.alerting import Context, RuleSet, load_rules
+from ldlm_promrules.promql import Expression, parse
 
 
 def assemble(
