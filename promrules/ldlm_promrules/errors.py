@@ -1,8 +1,9 @@
 """The errors with which this package reports what is wrong with rules, expressions and samples.
 
 PromRulesError
-└── RuleError               a rule file, a test file, an expression or a file of samples is wrong
-    └── UnsupportedError    valid PromQL that is not implemented here
+├── RuleError               a rule file, a file of unit tests, or an expression is wrong
+│   └── UnsupportedError    valid PromQL that is not implemented here
+└── SampleError             a file of samples, or what is asked of it, is wrong
 """
 
 from __future__ import annotations
@@ -39,6 +40,10 @@ class RuleError(PromRulesError):
 
 class UnsupportedError(RuleError):
     """A valid PromQL expression with a part that is not implemented here; the message names it."""
+
+
+class SampleError(PromRulesError):
+    """A file of samples that cannot be read, or times that no samples can be asked for."""
 
 
 def first_problem(error: ValidationError) -> tuple[str, str]:

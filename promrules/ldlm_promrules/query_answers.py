@@ -20,7 +20,7 @@ from ldlm_promrules.samples import Labels, Storage
 
 MAX_STEPS = 11_000
 """Points of a range query at most: Prometheus' own limit, a week at one each minute."""
-_LAST = 253402300799.0  # the last second of the year 9999, after which no time is written
+LAST = 253402300799.0  # the last second of the year 9999, after which no time is written
 
 Answer: TypeAlias = dict[str, Any]  # with `resultType` and `result`
 
@@ -100,7 +100,7 @@ def moment(text: str) -> float:
     except ValueError:
         written = datetime.fromisoformat(text)
         at = written.timestamp() if written.tzinfo else math.nan
-    if not -_LAST <= at <= _LAST:
+    if not -LAST <= at <= LAST:
         raise ValueError("neither Unix seconds nor a time with its zone, as 2026-01-29T10:15:00Z")
     return at
 
@@ -111,6 +111,6 @@ def duration(text: str) -> float:
         seconds = float(text)
     except ValueError:
         seconds = parse_duration(text)
-    if not abs(seconds) <= _LAST:
+    if not abs(seconds) <= LAST:
         raise ValueError(f"{text!r} is not a duration such as 30s, 5m or 1h30m")
     return seconds

@@ -28,6 +28,20 @@ class ListedSeries(ListedStorage):
         self._recorded: dict[str, set[Labels]] = {}
         self._now = math.inf
 
+    @property
+    def first(self) -> float:
+        """The time of the first sample (Unix seconds; 0 without samples)."""
+        return min((times[0] for times, _ in self._series.values() if times), default=0.0)
+
+    @property
+    def last(self) -> float:
+        """The time of the last sample (Unix seconds; 0 without samples)."""
+        return max((times[-1] for times, _ in self._series.values() if times), default=0.0)
+
+    def names(self) -> frozenset[str]:
+        """The metrics of all series."""
+        return frozenset(dict(labels).get(NAME, "") for labels in self._series) - {""}
+
     def pass_time(self, now: float) -> None:
         """Make the samples up to `now` (Unix seconds) visible to queries."""
         self._now = now
