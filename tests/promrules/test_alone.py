@@ -16,11 +16,11 @@ def test_its_tests_pass_beside_its_dependencies(tmp_path: Path) -> None:
     """pip takes the dependencies from the wheel's own list, and from an index."""
     python = tmp_path / "venv/bin/python"
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
-    pip = [str(python), "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    pip = [str(python), "-m", "pip", "--disable-pip-version-check"]
     folder = ["--wheel-dir", str(tmp_path), str(ROOT / "promrules")]
-    subprocess.run([*pip, "wheel", "--no-deps", *folder], check=True)
+    subprocess.run([*pip, "wheel", "--quiet", "--no-deps", *folder], check=True)
     (wheel,) = tmp_path.glob("ldlm_promrules-*.whl")
-    subprocess.run([*pip, "install", str(wheel), "pytest", "hypothesis"], check=True)
+    subprocess.run([*pip, "install", "--quiet", str(wheel), "pytest", "hypothesis"], check=True)
     subprocess.run([*pip, "check"], check=True, stdout=subprocess.DEVNULL)
     listed = subprocess.run(
         [*pip, "list", "--format=freeze"], check=True, capture_output=True, text=True
