@@ -15,8 +15,8 @@ from typing import Any
 
 import yaml
 
-from ldlm_monitor.alerts import check_rules
-from ldlm_monitor.promql import parse
+from ldlm_promrules.alerting import check_rules
+from ldlm_promrules.promql import parse
 
 
 def groups_of(path: Path) -> Iterator[dict[str, Any]]:

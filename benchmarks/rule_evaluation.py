@@ -19,13 +19,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import side_by_side as bench
-from ldlm_monitor.alerts import AlertStates, load_rules, packaged_rules
-from ldlm_monitor.core.answers import over
+from ldlm_monitor.core.packaged_rules import packaged_rules
 from ldlm_monitor.model import names
 from ldlm_monitor.model.points import Point, make_labels
-from ldlm_monitor.promql import Evaluator, parse
-from ldlm_monitor.series.store import SeriesStore
-from ldlm_monitor.series.view import StoreView
+from ldlm_promrules.alerting import AlertStates, load_rules
+from ldlm_promrules.promql import Evaluator, parse
+from ldlm_promrules.query_answers import over
+from ldlm_promrules.series.series_store import SeriesStore
+from ldlm_promrules.series.store_view import StoreView
 
 INTERVAL = 5.0
 TARGET_MILLISECONDS = 10.0

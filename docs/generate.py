@@ -23,15 +23,15 @@ from ldlm_monitor.analysis.compare.comparison import Comparison  # noqa: E402
 from ldlm_monitor.model.names import METRICS, SEVERITIES, Metric  # noqa: E402
 from ldlm_monitor.model.snapshot import Snapshot  # noqa: E402
 from ldlm_monitor.notify.webhook import WebhookBody  # noqa: E402
-from ldlm_monitor.promql.floats import ARITHMETIC, COMPARISON  # noqa: E402
-from ldlm_monitor.promql.functions import ELEMENTWISE, OVER_VECTOR  # noqa: E402
-from ldlm_monitor.promql.operators import AGGREGATIONS, SET_OPERATORS  # noqa: E402
-from ldlm_monitor.promql.parse import EXPERIMENTAL, MAX_DEPTH  # noqa: E402
-from ldlm_monitor.promql.ranges import OVER_RANGE  # noqa: E402
-from ldlm_monitor.promql.special import SPECIAL  # noqa: E402
 from ldlm_monitor.records import adapter  # noqa: E402
 from ldlm_monitor.report.document import Report  # noqa: E402
 from ldlm_monitor.serve.openapi import Spelled  # noqa: E402
+from ldlm_promrules.promql.expression_parser import EXPERIMENTAL, MAX_DEPTH  # noqa: E402
+from ldlm_promrules.promql.floats import ARITHMETIC, COMPARISON  # noqa: E402
+from ldlm_promrules.promql.functions import ELEMENTWISE, OVER_VECTOR  # noqa: E402
+from ldlm_promrules.promql.operators import AGGREGATIONS, SET_OPERATORS  # noqa: E402
+from ldlm_promrules.promql.ranges import OVER_RANGE  # noqa: E402
+from ldlm_promrules.promql.special import SPECIAL  # noqa: E402
 
 PAGES = ROOT / "docs"
 PACKS = ("default.yml", "fleet.yml")

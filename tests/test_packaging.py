@@ -182,7 +182,7 @@ def test_an_installed_wheel_finds_its_rules(wheel: Path, tmp_path: Path) -> None
     subprocess.run([*pip, "--no-deps", "--no-index", str(wheel)], check=True)
     environment = os.environ | {"PYTHONPATH": sysconfig.get_path("purelib")}
     where = subprocess.run(
-        [python, "-c", "from ldlm_monitor.alerts import packaged_rules as p; print(*p())"],
+        [python, "-c", "from ldlm_monitor.core.packaged_rules import *; print(*packaged_rules())"],
         env=environment, cwd=tmp_path, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert Path(where.stdout.strip()).is_relative_to(venv)

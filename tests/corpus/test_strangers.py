@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 import strangers
-from ldlm_monitor.alerts import load_rules, packaged_rules
-from ldlm_monitor.promql import parse
+from ldlm_monitor.core.packaged_rules import packaged_rules
+from ldlm_promrules.alerting import load_rules
+from ldlm_promrules.promql import parse
 
 # The second list was collected and labelled by a reader who did not know what was being changed.
 # The third has a half to develop with and a half that is judged at the end ("half").

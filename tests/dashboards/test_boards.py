@@ -17,8 +17,8 @@ from generate.parts import risen
 from generate.written import as_json
 from ldlm_monitor.model.names import METRICS
 from ldlm_monitor.model.points import Point
-from ldlm_monitor.promql import Evaluator, parse
-from ldlm_monitor.series.store import SeriesStore
+from ldlm_promrules.promql import Evaluator, parse
+from ldlm_promrules.series.series_store import SeriesStore
 
 FOLDER = Path(__file__).parents[2] / "dashboards"
 FILES = sorted(FOLDER.glob("*.json"))

@@ -7,7 +7,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/glossary.md").read_text("utf-8")
-PACKAGES = ("monitor/ldlm_monitor", "doctor/ldlm_doctor", "trainer/ldlm_trainer")
+PACKAGES = (
+    "monitor/ldlm_monitor", "promrules/ldlm_promrules", "doctor/ldlm_doctor",
+    "trainer/ldlm_trainer",
+)  # fmt: skip
 
 
 def unused_words() -> list[str]:
@@ -48,6 +51,7 @@ def test_the_pages_do_not_use_them_either() -> None:
 
 
 def test_a_class_name_means_one_class() -> None:
-    sources = "\n".join(path.read_text() for path in (ROOT / PACKAGES[0]).rglob("*.py"))
+    files = (path for package in PACKAGES[:2] for path in (ROOT / package).rglob("*.py"))
+    sources = "\n".join(path.read_text() for path in files)
     names = re.findall(r"^class (\w+)", sources, re.MULTILINE)
     assert sorted({name for name in names if names.count(name) > 1}) == []

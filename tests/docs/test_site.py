@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.alerts import load_rules
 from ldlm_monitor.model.names import ALERTS, METRICS
-from ldlm_monitor.promql import parse
+from ldlm_promrules.alerting import load_rules
+from ldlm_promrules.promql import parse
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.promql import Evaluator
 from ldlm_monitor.run.stall import Stall
+from ldlm_promrules.promql import Evaluator
 
 START = 1_769_681_800.0
 STALL = Stall(floor_seconds=8, startup_seconds=20)  # many stalls, and some that are late

@@ -4,11 +4,9 @@ import json
 
 from failing_lines import NAN, TRACEBACK
 
-from ldlm_monitor.alerts import RuleSet
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.snapshot import RunView
-from ldlm_monitor.promql import Expression
 from ldlm_monitor.serve.pages import landing_page, resource
 from ldlm_monitor.text.lines import status_lines
 from ldlm_monitor.tui.draw import UNICODE
@@ -16,6 +14,8 @@ from ldlm_monitor.tui.overview import summary
 from ldlm_monitor.tui.page_context import PageContext
 from ldlm_monitor.tui.run_columns import Layout, RunRow
 from ldlm_monitor.tui.triage import triaged
+from ldlm_promrules.alerting import RuleSet
+from ldlm_promrules.promql import Expression
 
 START = 1_769_681_700.0
 DAY = 86_400.0

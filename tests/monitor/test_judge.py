@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.alerts import RuleSet, load_rules
 from ldlm_monitor.core.evaluation_schedule import EvaluationSchedule
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.core.rule_engine import RuleEngine
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.points import Point, make_labels
-from ldlm_monitor.promql import Expression, parse
 from ldlm_monitor.run.fleet import Fleet
 from ldlm_monitor.run.stall import Stall
+from ldlm_promrules.alerting import RuleSet, load_rules
+from ldlm_promrules.promql import Expression, parse
 
 NOW = 1_769_681_700.0
 

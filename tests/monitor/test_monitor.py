@@ -12,15 +12,16 @@ from failing_lines import NAN
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ldlm_monitor.alerts import load_rules
 from ldlm_monitor.core.evaluation_schedule import AT_ONCE, WINDOW_SECONDS
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.records import Event, Position
 from ldlm_monitor.parse import Parser
-from ldlm_monitor.promql import parse
 from ldlm_monitor.run.stall import Stall
+from ldlm_promrules.alerting import load_rules
+from ldlm_promrules.promql import Evaluator, parse
+from ldlm_promrules.query_answers import steps
 
 LOG = "train_logs/train_20260129_101500_node0.log"
 RUN = "train_20260129_101500"
@@ -503,3 +504,15 @@ def test_another_training_in_the_same_log_is_compared_with_its_own_past() -> Non
         feeder.append("".join(rows), 60.0 * second)
         feeder.wait(60.0 * second + 30)
     assert "LossDiverging" not in {each.alert for each in feeder.transitions}
+
+
+def test_a_monitor_answers_for_the_time_that_its_store_reaches_back() -> None:
+    monitor = Monitor()
+    for step in range(30):
+        line = f"step {step} loss 2.5\n".encode()
+        monitor.feed(Chunk("a.log", (1, 1, 0), step * 100, step + 1, line), 1_769_681_700.0 + step)
+    view = monitor.engine.view(None, monitor.clock)
+    times = steps(1_769_681_690.0, 1_769_681_725.0, 5.0)
+    (found,) = Evaluator(view).over(parse("ldlm_train_step"), times)
+    assert dict(found.labels) == {"__name__": "ldlm_train_step", "run": "a"}
+    assert [*zip(found.times, found.values, strict=True)]

@@ -33,9 +33,12 @@ from cosmic_ray.plugins import get_operator, operator_names
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "monitor/ldlm_monitor"
-ROOMS = ("parse", "run", "detect", "incidents", "alerts", "notify", "source")
+ROOMS = ("parse", "run", "detect", "incidents", "promrules", "notify", "source")
+ELSEWHERE = {"promrules": "promrules/ldlm_promrules"}
+"""Rooms that are packages of their own."""
 LEFT_OUT = (".git", ".venv", "__pycache__", ".hypothesis", ".mypy_cache", "site")
 ARGUMENTS = ("-x", "-q", "--no-header", "-p", "no:cacheprovider", "-m", "not live and not long")
+PARTS = ("monitor", "promrules", "trainer")  # folders with packages
 TIMES_AS_LONG = 4
 LEAST_SECONDS = 60.0
 """A mutant has at least so long: a loaded machine must not kill it."""
@@ -88,7 +91,7 @@ def mutants(room: str, chance: random.Random) -> Iterator[Mutant]:
     """All mutants of a room in random order."""
     every = [
         (module, name, number)
-        for module in sorted((ROOT / PACKAGE / room).rglob("*.py"))
+        for module in sorted((ROOT / ELSEWHERE.get(room, f"{PACKAGE}/{room}")).rglob("*.py"))
         for name, number in mutations(module.read_text("utf-8"))
     ]
     chance.shuffle(every)
@@ -103,7 +106,9 @@ def passes(copy: Path, room: str, limit: float | None) -> bool:
     """Whether the room's tests pass within that many seconds."""
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join(str(copy / part) for part in ("monitor", "trainer")),
+        "PYTHONPATH": os.pathsep.join(
+            str(copy / part) for part in ("monitor", "promrules", "trainer")
+        ),
         "PYTHONDONTWRITEBYTECODE": "1",
         "HYPOTHESIS_PROFILE": "ci",
     }

@@ -6,14 +6,15 @@ from importlib import resources
 import pytest
 import yaml
 
-from ldlm_monitor.alerts import AlertRule, load_rules, packaged_rules
+from ldlm_monitor.core.packaged_rules import packaged_rules
 from ldlm_monitor.core.self_metrics import core_points
 from ldlm_monitor.model import names
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.monitor import Monitor
-from ldlm_monitor.promql import Expression, parse
-from ldlm_monitor.promql.analysis import metric_names
-from ldlm_monitor.promql.nodes import Range, Selector, walk
+from ldlm_promrules.alerting import AlertRule, load_rules
+from ldlm_promrules.promql import Expression, parse
+from ldlm_promrules.promql.expression import metric_names
+from ldlm_promrules.promql.nodes import Range, Selector, walk
 
 RULES = load_rules(packaged_rules(), parse).alerts
 

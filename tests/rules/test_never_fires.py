@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.alerts import load_rules
-from ldlm_monitor.core.rule_lint import NEVER, interval, lint
-from ldlm_monitor.promql import parse
+from ldlm_monitor.core.rule_warnings import EXPORTED, warnings_of
+from ldlm_promrules.alerting import load_rules
+from ldlm_promrules.promql import parse
+from ldlm_promrules.rule_lint import NEVER, interval
 
 NEVER_FIRE = [
     "ldlm_train_progress_ratio > 2",
@@ -57,12 +58,12 @@ MAY_FIRE = [
 
 @pytest.mark.parametrize("text", NEVER_FIRE)
 def test_comparisons_that_leave_no_value_are_found(text: str) -> None:
-    assert interval(parse(text).root).is_empty
+    assert interval(parse(text).root, EXPORTED.bounds).is_empty
 
 
 @pytest.mark.parametrize("text", MAY_FIRE)
 def test_whatever_may_have_a_value_is_left_alone(text: str) -> None:
-    assert not interval(parse(text).root).is_empty
+    assert not interval(parse(text).root, EXPORTED.bounds).is_empty
 
 
 def test_it_is_one_of_the_lines_of_the_lint(tmp_path: Path) -> None:
@@ -71,4 +72,6 @@ def test_it_is_one_of_the_lines_of_the_lint(tmp_path: Path) -> None:
         "groups: [{name: g, rules: [{alert: A, expr: ldlm_train_progress_ratio > 2}]}]\n"
     )
     rules = load_rules([path], parse).rules
-    assert [line.partition(": ")[2] for line in lint(rules, 5.0)] == [f"group g (A): {NEVER}"]
+    assert [line.partition(": ")[2] for line in warnings_of(rules, 5.0)] == [
+        f"group g (A): {NEVER}"
+    ]

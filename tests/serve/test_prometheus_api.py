@@ -17,17 +17,18 @@ from urllib.parse import urlencode
 import pytest
 from served import Running
 
-from ldlm_monitor.alerts import load_rules
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.model.points import Matcher, Point, make_labels
-from ldlm_monitor.promql import Evaluator, parse
-from ldlm_monitor.series.store import SeriesStore
-from ldlm_monitor.series.view import StoreView
+from ldlm_monitor.model.points import Point, make_labels
 from ldlm_monitor.serve import Server, Site, bounded_storage
 from ldlm_monitor.serve.bounded_storage import BoundedStorage
 from ldlm_monitor.serve.request_parameters import QueryError
 from ldlm_monitor.text.sanitize import redact
+from ldlm_promrules.alerting import load_rules
+from ldlm_promrules.promql import Evaluator, parse
+from ldlm_promrules.samples import Matcher
+from ldlm_promrules.series.series_store import SeriesStore
+from ldlm_promrules.series.store_view import StoreView
 
 START = 1_769_681_700.0  # 2026-01-29T10:15:00Z
 STEPS = 60  # one each second

@@ -28,13 +28,13 @@ Form: TypeAlias = Annotated[Literal["table", "json"], Parameter(name="--format")
 
 
 def _moment(_: Any, tokens: Sequence[Token]) -> float:
-    from ldlm_monitor.core.answers import moment
+    from ldlm_promrules.query_answers import moment
 
     return moment(tokens[0].value)
 
 
 def _duration(_: Any, tokens: Sequence[Token]) -> float:
-    from ldlm_monitor.core.answers import duration
+    from ldlm_promrules.query_answers import duration
 
     return duration(tokens[0].value)
 
@@ -67,10 +67,10 @@ def query(
             values).
         plot: Draw a range query's values to this file: .svg.
     """
-    from ldlm_monitor.core.answers import instant, over
-    from ldlm_monitor.promql import parse
-    from ldlm_monitor.promql.annotations import Notes
     from ldlm_monitor.text.sanitize import plain
+    from ldlm_promrules.promql import parse
+    from ldlm_promrules.promql.annotations import Notes
+    from ldlm_promrules.query_answers import instant, over
 
     found = settings_for_inputs(flags, files, once=True)
     # A mistake is said before the logs are read.
@@ -102,7 +102,7 @@ def query(
 
 
 def _checked(start: float, end: float, step: float) -> float:
-    from ldlm_monitor.core.answers import MAX_STEPS
+    from ldlm_promrules.query_answers import MAX_STEPS
 
     if end < start or step <= 0 or (end - start) / step > MAX_STEPS:
         raise UsageError(

@@ -25,10 +25,10 @@ def check(*files: Path, experimental: bool = False, flags: RuleFlags | None = No
         files: Rule files or folders of them (default: those of --rules, or the packaged ones).
         experimental: Allow functions that Prometheus 3 has only with a feature flag.
     """
-    from ldlm_monitor.alerts import check_rules
-    from ldlm_monitor.core.rule_lint import lint
-    from ldlm_monitor.promql import parse
+    from ldlm_monitor.core.rule_warnings import warnings_of
     from ldlm_monitor.text.sanitize import plain
+    from ldlm_promrules.alerting import check_rules
+    from ldlm_promrules.promql import parse
 
     found = settings(flags)
     read = partial(parse, experimental=experimental or found.promql_experimental)
@@ -42,7 +42,7 @@ def check(*files: Path, experimental: bool = False, flags: RuleFlags | None = No
             count = f"{counted(len(rules), 'rule')}, all fine" if rules else "it has no rules"
             print(f"{path}: {count}")
         wrong = wrong or bool(problems)
-    for warning in lint(loaded, found.evaluation_interval, found.external_labels):
+    for warning in warnings_of(loaded, found.evaluation_interval, found.external_labels):
         print(f"ldlm-monitor: warning: {plain(warning)}", file=sys.stderr)
     return UsageError.exit_code if wrong else 0
 
@@ -71,7 +71,7 @@ def test(*files: Path) -> int:
 
 def _try_out(path: Path) -> str:
     """Prints the outcome of a file's tests; returns a line for stderr, or "" if all is well."""
-    from ldlm_monitor.core.rule_tests import run_rule_tests
+    from ldlm_promrules.unit_tests import run_rule_tests
 
     try:
         outcome = run_rule_tests(path)
@@ -108,9 +108,9 @@ def listed(*files: Path, flags: RuleFlags | None = None) -> int:
     Args:
         files: Rule files or folders of them (default: those of --rules, or the packaged ones).
     """
-    from ldlm_monitor.alerts import AlertRule, load_rules
-    from ldlm_monitor.promql import parse
     from ldlm_monitor.text.sanitize import plain, shorten_path
+    from ldlm_promrules.alerting import AlertRule, load_rules
+    from ldlm_promrules.promql import parse
 
     for rule in load_rules(_paths(files, flags), parse).rules:
         if isinstance(rule, AlertRule):
@@ -125,6 +125,6 @@ def listed(*files: Path, flags: RuleFlags | None = None) -> int:
 
 
 def _paths(files: Sequence[Path], flags: RuleFlags | None) -> Sequence[Path]:
-    from ldlm_monitor.alerts import packaged_rules
+    from ldlm_monitor.core.packaged_rules import packaged_rules
 
     return files or settings(flags).rules or packaged_rules()

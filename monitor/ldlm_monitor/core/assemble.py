@@ -5,13 +5,13 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from ldlm_monitor.alerts import Context, RuleSet, load_rules
 from ldlm_monitor.core.monitor import Monitor
-from ldlm_monitor.core.rule_engine import packaged_set
+from ldlm_monitor.core.packaged_rules import packaged_set
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.parse.run_names import RunNames
-from ldlm_monitor.promql import Expression, parse
 from ldlm_monitor.run.stall import Stall
+from ldlm_promrules.alerting import Context, RuleSet, load_rules
+from ldlm_promrules.promql import Expression, parse
 
 
 class MonitorSettings(Protocol):

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import chain
 
-from ldlm_monitor.alerts import NO_CONTEXT, Context, RuleSet
 from ldlm_monitor.core.evaluation_schedule import EvaluationSchedule, EvaluationThrottle
 from ldlm_monitor.core.explanation import EvidenceFinder, Explainer, facts_from, with_rank
+from ldlm_monitor.core.packaged_rules import packaged_set
 from ldlm_monitor.core.recent_records import RecentRecords, alerted_run
 from ldlm_monitor.core.rows_in_order import RowsInOrder
-from ldlm_monitor.core.rule_engine import RuleEngine, packaged_set
+from ldlm_monitor.core.rule_engine import RuleEngine
 from ldlm_monitor.core.run_decisions import decided
 from ldlm_monitor.core.run_health import HealthBook
 from ldlm_monitor.core.self_metrics import NO_HOSTS, SelfCounts, core_points
@@ -23,11 +23,12 @@ from ldlm_monitor.model.records import Event, Record, SampleBlock, TimedRows
 from ldlm_monitor.model.snapshot import AlertView, HostView, RunView, Snapshot
 from ldlm_monitor.parse import Parser, is_rows
 from ldlm_monitor.parse.run_names import RunNames
-from ldlm_monitor.promql import Expression
 from ldlm_monitor.run.fleet import Fleet
 from ldlm_monitor.run.replicas import CHECKSUM
 from ldlm_monitor.run.stall import Stall
 from ldlm_monitor.run.training_run import TrainingRun
+from ldlm_promrules.alerting import NO_CONTEXT, Context, RuleSet
+from ldlm_promrules.promql import Expression
 
 RECENT = 500  # events, and transitions, in a snapshot. A choice: more to read, more to copy
 

@@ -3,9 +3,16 @@
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 
-from ldlm_monitor.alerts import (
+from ldlm_monitor.core.rules_due import RulesDue
+from ldlm_monitor.model.alert import Transition, alert_key
+from ldlm_monitor.model.errors import RuleError
+from ldlm_monitor.model.names import PAST_TIMES
+from ldlm_monitor.model.points import Labels, Point, make_labels
+from ldlm_monitor.model.records import Position
+from ldlm_monitor.model.snapshot import AlertView
+from ldlm_promrules.alert_change import AlertChange
+from ldlm_promrules.alerting import (
     NO_CONTEXT,
     ActiveAlert,
     AlertRule,
@@ -13,21 +20,14 @@ from ldlm_monitor.alerts import (
     Context,
     Ending,
     RuleSet,
-    load_rules,
-    packaged_rules,
 )
-from ldlm_monitor.alerts.rules import Rule
-from ldlm_monitor.core.rules_due import RulesDue
-from ldlm_monitor.model.alert import Transition, VectorSample, alert_key
-from ldlm_monitor.model.errors import RuleError
-from ldlm_monitor.model.points import Labels, Point, make_labels
-from ldlm_monitor.model.records import Position
-from ldlm_monitor.model.snapshot import AlertView
-from ldlm_monitor.promql import LOOKBACK, Evaluator, Expression, parse
-from ldlm_monitor.promql.analysis import max_range, result_selectors, selectors
-from ldlm_monitor.series.matching import is_matched
-from ldlm_monitor.series.store import SeriesStore
-from ldlm_monitor.series.view import StoreView
+from ldlm_promrules.alerting.rule_files import Rule
+from ldlm_promrules.promql import LOOKBACK, Evaluator, Expression, parse
+from ldlm_promrules.promql.expression import max_range, result_selectors, selectors
+from ldlm_promrules.samples import VectorSample
+from ldlm_promrules.series.series_matching import is_matched
+from ldlm_promrules.series.series_store import SeriesStore
+from ldlm_promrules.series.store_view import StoreView
 
 RETENTION = 6 * 3600.0
 """Least seconds of samples in the store, for queries and views. A choice: six hours show the
@@ -43,12 +43,6 @@ class JudgedRule:
     rule: Rule[Expression]
     alerts: list[ActiveAlert[Expression]]
     problem: RuleError | None
-
-
-@cache
-def packaged_set() -> RuleSet[Expression]:
-    """The packaged rules."""
-    return load_rules(packaged_rules(), parse)
 
 
 class RuleEngine:
@@ -127,14 +121,14 @@ class RuleEngine:
             self._evaluator, at, due=due, take=take, ending=ending, record=self._record
         )
         self._carried = {key: until for key, until in self._carried.items() if at < until}
-        return found
+        return [*map(_transition, found)]
 
     def _is_carried(
         self, rule: AlertRule[Expression], labels: Mapping[str, str], at: float, *, has_data: bool
     ) -> bool:
         """Whether a carried-over alert continues, because its rule has too little data."""
         until = self._carried.get(alert_key(rule.name, labels), at)
-        looks_back = max_range(rule.expr) > LOOKBACK
+        looks_back = max_range(rule.expr, PAST_TIMES) > LOOKBACK
         return at < until and (looks_back or not has_data)
 
     def _has_data(self, rule: AlertRule[Expression], labels: Mapping[str, str], at: float) -> bool:
@@ -251,14 +245,15 @@ class RuleEngine:
                 dict(alert.annotations), alert.fired_at or alert.active_at,
             )  # fmt: skip
             self._alerts.adopt([active])  # of several rules with the name, it selects one
-            reach = max_range(active.rule.expr)
+            reach = max_range(active.rule.expr, PAST_TIMES)
             self._carried[alert_key(alert.name, alert.labels)] = at + (
                 LOOKBACK if math.isinf(reach) else max(reach, LOOKBACK)
             )
         for known in self.active:
             start = starts.get(alert_key(known.rule.name, known.labels), known.active_at)
             self._alerts.restore_start(known, start)
-        return [each for each in self._alerts.firing() if each.key in self._carried]
+        fired = map(_transition, self._alerts.firing())
+        return [each for each in fired if each.key in self._carried]
 
     def _use(self, rules: RuleSet[Expression]) -> None:
         self._rules = rules
@@ -281,3 +276,18 @@ class RuleEngine:
             points = (Point(name, sample.labels, sample.value) for sample in samples)
             self._store.record(name, points)
             self._due.note(self._store.take_changes(), at)
+
+
+def _transition(change: AlertChange) -> Transition:
+    """The change as views and receivers have it, still without its log line and incident."""
+    return Transition(
+        time=change.time,
+        alert=change.rule,
+        state=change.state,
+        previous=change.previous,
+        reason="run ended" if change.state == "ended" else change.reason,
+        labels=change.labels,
+        annotations=change.annotations,
+        value=change.value,
+        active_at=change.active_at,
+    )

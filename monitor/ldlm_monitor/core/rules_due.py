@@ -7,10 +7,11 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import Any
 
-from ldlm_monitor.alerts import AlertRule, RecordingRule
-from ldlm_monitor.model.points import Matcher, Reader, Storage
-from ldlm_monitor.promql import Expression
-from ldlm_monitor.promql.analysis import (
+from ldlm_monitor.model.names import PAST_TIMES
+from ldlm_monitor.run.pace import LATE
+from ldlm_promrules.alerting import AlertRule, RecordingRule
+from ldlm_promrules.promql import Expression
+from ldlm_promrules.promql.expression import (
     ROUNDING_SECONDS,
     TIME_FUNCTIONS,
     counts_samples,
@@ -19,8 +20,8 @@ from ldlm_monitor.promql.analysis import (
     names_its_metrics,
     uses_time,
 )
-from ldlm_monitor.promql.inputs import Input, Seen, inputs
-from ldlm_monitor.promql.nodes import (
+from ldlm_promrules.promql.expression_inputs import Input, Seen, inputs
+from ldlm_promrules.promql.nodes import (
     NAME,
     Aggregation,
     Binary,
@@ -31,9 +32,9 @@ from ldlm_monitor.promql.nodes import (
     Shift,
     walk,
 )
-from ldlm_monitor.run.pace import LATE
-from ldlm_monitor.series.matching import is_matched
-from ldlm_monitor.series.store import Change
+from ldlm_promrules.samples import Matcher, Reader, Storage
+from ldlm_promrules.series.series_matching import is_matched
+from ldlm_promrules.series.series_store import Change
 
 # Metrics: when the step last advanced (Unix seconds), and the longest normal pause (seconds).
 _LAST_STEP = "ldlm_train_last_progress_timestamp_seconds"
@@ -47,15 +48,15 @@ class RuleQuestion:
     """A rule's expression, and its properties that decide when to evaluate it again."""
 
     def __init__(self, expr: Expression, interval: float) -> None:
-        self.reach = max_range(expr)
-        by_time = uses_time(expr)
+        self.reach = max_range(expr, PAST_TIMES)
+        by_time = uses_time(expr, PAST_TIMES)
         # These results can change without a change that an input sees.
         self.always = by_time or counts_samples(expr, interval) or not names_its_metrics(expr)
         self.needs_every_slot = by_time and not _changes_at_limits(expr.root)
         # At stall limits a run's timer has the rules evaluated; between, an older value will do.
         follows_states = by_time and "ldlm_run_state" in metric_names(expr)
         self.stays = VALUE_SECONDS if follows_states and not self.needs_every_slot else 0.0
-        self.inputs = tuple(inputs(expr.root))
+        self.inputs = tuple(inputs(expr.root, PAST_TIMES))
         self.ages = frozenset(_ages(expr.root)) if self.stays else frozenset()
 
 

@@ -4,14 +4,14 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ldlm_monitor.alerts import ActiveAlert
 from ldlm_monitor.incidents import Incidents
 from ldlm_monitor.model.names import severity_rank
 from ldlm_monitor.model.points import Point
 from ldlm_monitor.model.snapshot import AlertView, Health, ReasonView, RunView, Snapshot
-from ldlm_monitor.promql import Expression
 from ldlm_monitor.run.fleet import Fleet
 from ldlm_monitor.run.training_run import TrainingRun
+from ldlm_promrules.alerting import ActiveAlert
+from ldlm_promrules.promql import Expression
 
 HEALTH: Final[tuple[Health, ...]] = ("HEALTHY", "WARNING", "UNHEALTHY", "CRITICAL")
 """Best to worst, at the indices of their `SEVERITIES`; the index is `ldlm_run_health`."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ldlm_monitor.config import Settings
 from ldlm_monitor.core.assemble import rules_of
-from ldlm_monitor.core.rule_lint import lint
+from ldlm_monitor.core.rule_warnings import warnings_of
 from ldlm_monitor.daemon.dispatcher import Dispatcher
 from ldlm_monitor.daemon.judging_clock import JudgingClock
 from ldlm_monitor.daemon.listener import listen, names_for, url_of, write_file_sd
@@ -20,7 +20,7 @@ from ldlm_monitor.daemon.pump import CutShort, Pump
 from ldlm_monitor.daemon.pump_calls import PumpCalls
 from ldlm_monitor.daemon.stall_probe import Probing
 from ldlm_monitor.daemon.stop_signals import Signals
-from ldlm_monitor.model.errors import UsageError
+from ldlm_monitor.model.errors import PromRulesError, UsageError
 from ldlm_monitor.model.names import Metric
 from ldlm_monitor.model.points import Point
 from ldlm_monitor.model.queries import Source
@@ -218,7 +218,7 @@ def _reload(pump: Pump, load: Callable[[], Settings]) -> str:
     try:
         settings = load()
         pump.reload(settings)
-    except UsageError as problem:
+    except (UsageError, PromRulesError) as problem:
         log.error("%s; the settings and rules loaded before stay in use", problem)
         return str(problem)
     _warn_of_rules(settings)
@@ -229,7 +229,7 @@ def _reload(pump: Pump, load: Callable[[], Settings]) -> str:
 def _warn_of_rules(settings: Settings) -> None:
     """Log what `rules check` warns of, such as an interval that is not followed."""
     every, own = settings.evaluation_interval, bool(settings.rules)
-    for warning in lint(rules_of(settings).rules, every) if own else ():
+    for warning in warnings_of(rules_of(settings).rules, every) if own else ():
         log.warning("%s", warning)
 
 

@@ -6,15 +6,27 @@ Also matchers of alert labels, with Alertmanager's semantics and notation.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ldlm_monitor.model.points import Labels
 from ldlm_monitor.model.records import Position
+from ldlm_promrules.alert_change import State
+
+__all__ = [
+    "MAX_NAME",
+    "MAX_VALUE",
+    "LabelMatcher",
+    "State",
+    "Transition",
+    "Value",
+    "alert_key",
+    "check_pattern",
+    "parse_matcher",
+]
 
 MAX_VALUE = 1024
 """Most characters of a matcher's value. A choice, far above real label values: silences are stored
@@ -101,24 +113,6 @@ def _compiled(pattern: str) -> Any:
     options.max_mem = _PATTERN_MEMORY
     options.dot_nl = True
     return re2.compile(pattern.encode("utf-8", "replace"), options)
-
-
-State: TypeAlias = Literal["pending", "firing", "resolved", "ended", "unknown"]
-"""The state after a transition. A firing alert ends because its condition is false (`resolved`),
-its run is over (`ended`), or its series are gone (`unknown`)."""
-
-
-@dataclass(frozen=True, slots=True)
-class VectorSample:
-    """One element of an instant vector; the label `__name__`, where present, names its metric."""
-
-    labels: Labels
-    value: float
-
-
-ExprT = TypeVar("ExprT")
-Query: TypeAlias = Callable[[ExprT, float], list[VectorSample]]
-"""Evaluates an expression at a time (Unix seconds); a scalar gives one sample without labels."""
 
 
 def alert_key(name: str, labels: Mapping[str, str]) -> str:

@@ -3,34 +3,34 @@ LdlmError
 ├── UsageError          a command, a flag or an input is wrong            exit 2
 │   ├── ConfigError     ldlm-monitor.toml or an LDLM_* variable
 │   ├── InputError      a log that is missing or cannot be read
-│   ├── RuleError       a rule file or an expression is wrong
-│   │   └── UnsupportedError  valid PromQL that is not implemented here
 │   ├── FormatError     a format or event definition is wrong
 │   ├── RemoteError     a remote monitor does not answer, or sends an unexpected answer
 │   └── TruthError      a backtest's truth file (the known faults of logs) is wrong
 └── DeliveryError       a receiver did not accept a notification
+PromRulesError, of ldlm_promrules
+└── RuleError           a rule file or an expression is wrong           exit 2, as a UsageError
+    └── UnsupportedError  valid PromQL that is not implemented here
 """
 
-from __future__ import annotations
+from ldlm_promrules.errors import PromRulesError, RuleError, UnsupportedError, first_problem
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pydantic import ValidationError
+__all__ = [
+    "INTERRUPTED",
+    "ConfigError",
+    "DeliveryError",
+    "FormatError",
+    "InputError",
+    "LdlmError",
+    "PromRulesError",
+    "RemoteError",
+    "RuleError",
+    "TruthError",
+    "UnsupportedError",
+    "UsageError",
+    "first_problem",
+]
 
 INTERRUPTED = 130  # exit code after Ctrl-C: 128 + SIGINT, as shells report it
-_LONGEST = 200  # characters of a validation message, a choice: more fill the screen, fewer cut most
-
-
-def first_problem(error: ValidationError) -> tuple[str, str]:
-    """Dotted key and message of pydantic's first error, without the value: it may be a secret."""
-    first = error.errors(include_url=False, include_input=False)[0]
-    what = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
-    if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        what = "unknown key"
-    elif first["type"] in ("model_type", "dict_type"):  # pydantic's texts name our classes
-        what = "should be an object (a mapping of keys to values)"
-    return ".".join(str(part) for part in first["loc"]), what[:_LONGEST]
 
 
 class LdlmError(Exception):
@@ -65,14 +65,6 @@ class ConfigError(UsageError):
 
 class InputError(UsageError):
     """An input that does not exist or cannot be read."""
-
-
-class RuleError(UsageError):
-    """A rule file or expression that cannot be loaded, or that fails on the data it selects."""
-
-
-class UnsupportedError(RuleError):
-    """A valid PromQL expression with a part that is not implemented here; the message names it."""
 
 
 class FormatError(UsageError):

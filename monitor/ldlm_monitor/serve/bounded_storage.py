@@ -3,8 +3,8 @@
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
-from ldlm_monitor.model.points import Column, Labels, Matcher, Reader, Series, Storage
 from ldlm_monitor.serve.request_parameters import QueryError
+from ldlm_promrules.samples import Column, Labels, Matcher, Reader, Series, Storage
 
 QUERY_SECONDS = 10.0
 """Seconds that a query may take. A choice: boards' queries take less than one; what takes more

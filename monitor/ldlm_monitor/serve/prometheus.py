@@ -21,20 +21,20 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ldlm_monitor import __version__
-from ldlm_monitor.core.answers import MAX_STEPS, instant, metrics_of, over
 from ldlm_monitor.model import names
 from ldlm_monitor.model.errors import RuleError, UsageError
 from ldlm_monitor.model.points import Labels
-from ldlm_monitor.promql import Expression, parse
-from ldlm_monitor.promql.analysis import settles_after
-from ldlm_monitor.promql.annotations import INFO, Notes
-from ldlm_monitor.promql.nodes import Selector
-from ldlm_monitor.series.view import StoreView
 from ldlm_monitor.serve.bounded_storage import QUERY_SECONDS, BoundedStorage
 from ldlm_monitor.serve.prometheus_rules import active_alerts, groups
 from ldlm_monitor.serve.request_parameters import Parameters, QueryError
 from ldlm_monitor.text.format import iso
 from ldlm_monitor.text.sanitize import jsonable
+from ldlm_promrules.promql import Expression, parse
+from ldlm_promrules.promql.annotations import INFO, Notes
+from ldlm_promrules.promql.expression import settles_after
+from ldlm_promrules.promql.nodes import Selector
+from ldlm_promrules.query_answers import MAX_STEPS, instant, metrics_of, over
+from ldlm_promrules.series.store_view import StoreView
 
 if TYPE_CHECKING:
     from ldlm_monitor.core.monitor import Monitor
@@ -253,7 +253,7 @@ def _selector(text: str) -> Expression:
 
 
 def _too_old(expression: Expression, view: StoreView, start: float) -> list[str]:
-    reach = settles_after(expression)
+    reach = settles_after(expression, names.PAST_TIMES)
     if math.isinf(reach) or start - reach >= view.oldest - 1:
         return []
     hours = view.retention / 3600

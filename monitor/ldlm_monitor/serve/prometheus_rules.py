@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ldlm_monitor.alerts import ActiveAlert, AlertRule
-from ldlm_monitor.promql import Expression
-from ldlm_monitor.promql.floats import decimal_text
 from ldlm_monitor.text.format import iso
+from ldlm_promrules.alerting import ActiveAlert, AlertRule
+from ldlm_promrules.promql import Expression
+from ldlm_promrules.promql.floats import decimal_text
 
 if TYPE_CHECKING:
     from ldlm_monitor.core.rule_engine import JudgedRule

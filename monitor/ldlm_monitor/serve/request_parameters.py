@@ -7,7 +7,7 @@ from urllib.parse import parse_qs
 
 from starlette.requests import Request
 
-from ldlm_monitor.core.answers import duration, moment
+from ldlm_promrules.query_answers import duration, moment
 
 FORM = "application/x-www-form-urlencoded"
 MAX_FIELDS = 1000  # parameters of a request. A choice: more than clients send, few to read

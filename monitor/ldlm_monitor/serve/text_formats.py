@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 
 from ldlm_monitor.model.names import Metric
 from ldlm_monitor.model.points import Labels, Point
-from ldlm_monitor.text.golang import not_finite
 from ldlm_monitor.text.sanitize import encodable
+from ldlm_promrules.golang import not_finite
 
 _ESCAPED = {ord("\\"): r"\\", ord('"'): r"\"", ord("\n"): r"\n"}
 _ESCAPED |= {code: "\ufffd" for code in range(0x20) if code not in _ESCAPED}

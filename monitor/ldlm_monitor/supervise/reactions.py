@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from ldlm_monitor.alerts.durations import parse_duration
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.model.incident_view import DecisionView
 from ldlm_monitor.model.snapshot import AlertView, RunView, Snapshot
 from ldlm_monitor.text.format import duration
+from ldlm_promrules.durations import parse_duration
 
 FAILURES: Final[Mapping[str, frozenset[str]]] = {
     "hang": frozenset({"TrainingStalled", "NcclTimeout"}),

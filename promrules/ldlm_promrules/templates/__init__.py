@@ -1,0 +1,1 @@
+"""Go's templates, as Prometheus expands them in labels and annotations."""
