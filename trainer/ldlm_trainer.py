@@ -1,8 +1,8 @@
 """The package `ldlm_trainer` where a wheel is installed: its modules are in the folder beside.
 
 Wheels of ldlm-monitor held these modules until ldlm-trainer became a distribution. In an upgrade
-pip installs ldlm-trainer first and then removes each path of the old wheel (`ldlm_trainer/...`), so that no
-file here may have such a path. In a checkout the folder `ldlm_trainer/` comes before this file.
+pip installs ldlm-trainer first and then removes each path of the old wheel (`ldlm_trainer/...`), so
+that no file here may have such a path. In a checkout the folder `ldlm_trainer/` precedes this file.
 """
 
 import runpy
