@@ -63,6 +63,12 @@ fi
 # Python reads the path of an editable install as the locale says: with LC_ALL=C it would not start
 # at all where the path is not ASCII. There the package is copied; run this script after a change.
 editable=--editable
-[ -z "$(pwd | LC_ALL=C tr -d '\n\040-\176')" ] || editable=--force-reinstall
-install --no-deps --no-build-isolation "$editable" .
+[ -z "$(pwd | LC_ALL=C tr -d '\n\040-\176')" ] || editable=
+without=./trainer # it needs PyTorch
+[ "${1:-}" != dev ] || without=
+set -- --no-deps --no-build-isolation ${editable:---force-reinstall} .
+for file in ./*/pyproject.toml; do
+    [ "${file%/*}" = "$without" ] || set -- "$@" $editable "${file%/*}"
+done
+install "$@"
 "$venv/bin/ldlm-monitor" --version

@@ -87,7 +87,7 @@ if after == "sleep":
 else:
     step = training(torch.device("cuda" if kind == "cuda" else "cpu"))
     work = (lambda: tuple(map(float, step()))) if kind == "numbers" else step
-from ldlm_monitor.callback import HealthCallback
+from ldlm_callback import HealthCallback
 
 callback, control = HealthCallback(run="benchmark", out=out, rank=0), Control()
 steps_done = 0

@@ -24,8 +24,8 @@ def add_flags(parser: ArgumentParser) -> None:
 def rows(args: Namespace) -> list[bench.Row]:
     import torch
 
-    from ldlm_monitor.callback.checksums import Checked
-    from ldlm_monitor.callback.gradients import gradient_window, parameter_groups
+    from ldlm_callback.checksums import Checked
+    from ldlm_callback.gradients import gradient_window, parameter_groups
 
     if args.device != "cpu" and not torch.cuda.is_available():
         return [bench.Row("callback, checks and windows on the GPU", "", NO_GPU)]

@@ -1,16 +1,21 @@
-"""python3 deploy/new_version.py VERSION DATE: writes both into the package and CHANGELOG.md."""
+"""python3 deploy/new_version.py VERSION DATE: writes both into all packages and CHANGELOG.md."""
 
 import re
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGE, CHANGELOG = ROOT / "monitor/ldlm_monitor/__init__.py", ROOT / "CHANGELOG.md"
+CHANGELOG = ROOT / "CHANGELOG.md"
+PACKAGES = sorted(ROOT.glob("*/ldlm_*/__init__.py"))
+
+
+MEMBERS = sorted(ROOT.glob("*/pyproject.toml"))
 
 
 def versioned(package: str, version: str) -> str:
-    """The package's text with another version."""
-    return re.sub(r'(__version__ = )"[^"]+"', rf'\1"{version}"', package)
+    """The package's text, or that of a member's pyproject.toml, with another version."""
+    package = re.sub(r'(?m)^((?:__version__|version) = )"[^"]+"', rf'\1"{version}"', package)
+    return re.sub(r'(?<=")(ldlm-\w+(?:\[[\w,]+\])?==)[^"]+', rf"\g<1>{version}", package)
 
 
 def released(changelog: str, version: str, date: str) -> str:
@@ -25,12 +30,12 @@ def released(changelog: str, version: str, date: str) -> str:
 
 
 def main() -> None:
-    """Reads both files and writes them; leaves both as they are if one cannot be used."""
+    """Reads all files and writes them; leaves all as they are if one cannot be used."""
     _, version, date = sys.argv
     if not re.fullmatch(r"\d+\.\d+\.\d+(?:(?:a|b|rc)\d+)?", version):
         raise SystemExit(f"{version} is no version such as 0.2.0 or 0.2.0rc1")
     texts = [
-        (PACKAGE, versioned(PACKAGE.read_text("utf-8"), version)),
+        *((path, versioned(path.read_text("utf-8"), version)) for path in (*PACKAGES, *MEMBERS)),
         (CHANGELOG, released(CHANGELOG.read_text("utf-8"), version, date)),
     ]
     for path, text in texts:

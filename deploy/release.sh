@@ -1,5 +1,5 @@
 #!/bin/sh
-# sh deploy/release.sh VERSION: version, changelog, tests; then sdist, wheel, SBOM and image in dist/.
+# sh deploy/release.sh VERSION: version, changelog, tests; then sdists, wheels, SBOM and image in dist/.
 # It commits, tags and publishes nothing; its last lines say how. A tree with changes is refused.
 #   RELEASE_TESTS=:   leaves the tests out, where they have just passed
 set -eu
@@ -25,15 +25,15 @@ python3 deploy/new_version.py "$version" "$(date -u +%F)"
 sh setup.sh dev
 ${RELEASE_TESTS:-sh tests/run.sh}
 
-.venv/bin/python -m hatchling build --target sdist --directory dist
-mkdir "$work/sdist"
-tar -xf "dist/ldlm_monitor-$version.tar.gz" -C "$work/sdist" --strip-components 1
-# The wheel is made of the sdist, so that one who builds from that gets the same.
-(cd "$work/sdist" && "$OLDPWD/.venv/bin/python" -m hatchling build --target wheel --directory "$OLDPWD/dist")
-wheel="dist/ldlm_monitor-$version-py3-none-any.whl"
+sh deploy/wheels.sh dist
+python3 -m venv "$work/callback"
+"$work/callback/bin/pip" install --quiet --no-index --find-links dist "ldlm-callback==$version"
+"$work/callback/bin/pip" check
 python3 -m venv "$work/venv"
 "$work/venv/bin/pip" install --quiet --require-hashes --no-deps --requirement requirements/run.txt
-"$work/venv/bin/pip" install --quiet --no-deps "$wheel"
+# What they require is all in the lock, or among them.
+"$work/venv/bin/pip" install --quiet --no-index --find-links dist "ldlm-monitor[all]==$version"
+"$work/venv/bin/pip" check
 try "$work/venv/bin/ldlm-monitor"
 
 python3 -m venv "$work/sbom"

@@ -17,7 +17,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
 
-from ldlm_monitor.callback import HealthCallback
+from ldlm_callback import HealthCallback
 
 kind, fails_at = sys.argv[1], int((sys.argv[2:] or ["-1"])[0])
 dist.init_process_group("gloo")

@@ -14,7 +14,7 @@ import sys
 import deepspeed
 import torch
 
-from ldlm_monitor.callback import HealthCallback
+from ldlm_callback import HealthCallback
 
 config = {
     "train_micro_batch_size_per_gpu": 4,

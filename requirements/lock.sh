@@ -6,11 +6,17 @@
 set -eu
 cd "$(dirname "$0")/.."
 
+# What the members need is locked, they themselves are installed from their folders.
+members=
+for file in */pyproject.toml; do
+    members="$members --no-emit-package ldlm-${file%/pyproject.toml}"
+done
+
 lock() {
     output=requirements/$1.txt
     shift
     uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-        --no-annotate --no-header --output-file "$output" "$@"
+        --no-annotate --no-header --output-file "$output" $members "$@"
 }
 
 lock run "$@" pyproject.toml --extra all --group build

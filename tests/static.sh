@@ -9,6 +9,8 @@ check() {
 check ruff format --check .
 check ruff check .
 check mypy
+# It runs where the training does.
+check mypy --python-version 3.10 --package ldlm_callback
 check lint-imports
 [ -z "$failed" ] || {
     echo "tests/static.sh: failed:$failed" >&2

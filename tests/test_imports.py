@@ -63,10 +63,11 @@ def test_a_daemon_without_a_screen_loads_no_textual() -> None:
     assert "textual" not in packages_loaded("import ldlm_monitor.daemon.daemon")
 
 
-def test_the_callback_loads_the_standard_library_alone() -> None:
+@pytest.mark.parametrize("name", ["ldlm_callback", "ldlm_monitor.callback"])
+def test_the_callback_loads_the_standard_library_alone(name: str) -> None:
     """It is a guest in a trainer, whose packages are the trainer's business."""
-    loaded = packages_loaded("import ldlm_monitor.callback") - packages_loaded("pass")
-    assert loaded <= {"ldlm_monitor", *sys.stdlib_module_names}
+    loaded = packages_loaded(f"import {name}") - packages_loaded("pass")
+    assert loaded <= {"ldlm_callback", "ldlm_monitor", *sys.stdlib_module_names}
 
 
 def test_the_callback_loads_no_other_part_of_the_package() -> None:
@@ -75,4 +76,49 @@ def test_the_callback_loads_no_other_part_of_the_package() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     ours = {name for name in done.stdout.splitlines() if name.startswith("ldlm_monitor")}
-    assert all(name.startswith("ldlm_monitor.callback") for name in ours - {"ldlm_monitor"})
+    assert ours == {"ldlm_monitor", "ldlm_monitor.callback"}
+
+
+def test_the_callback_is_one_by_both_names() -> None:
+    import ldlm_callback
+    import ldlm_monitor.callback
+
+    assert ldlm_monitor.callback.HealthCallback is ldlm_callback.HealthCallback
+    assert ldlm_monitor.callback.__all__ == ldlm_callback.__all__
+
+
+ADAPTERS = {
+    "huggingface": ("transformers", "TrainerCallback"),
+    "lightning": ("lightning.pytorch", "Callback"),
+    "accelerate": ("accelerate.tracking", "GeneralTracker"),
+}
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
+@pytest.mark.parametrize("first", ["ldlm_callback", "ldlm_monitor.callback"])
+def test_an_adapter_is_one_module_by_both_names(adapter: str, first: str) -> None:
+    """A stub of the framework has its one class: the frameworks need not be installed."""
+    framework, base = ADAPTERS[adapter]
+    program = f"""
+import importlib, pickle, sys, types
+parts = {framework!r}.split(".")
+for end in range(1, len(parts) + 1):
+    stub = sys.modules[".".join(parts[:end])] = types.ModuleType(".".join(parts[:end]))
+    stub.__path__ = []
+stub.{base} = type({base!r}, (), {{}})
+stub.on_main_process = lambda method: method
+importlib.import_module({first!r} + ".{adapter}")
+import ldlm_callback.{adapter} as new
+import ldlm_monitor.callback.{adapter} as old
+from ldlm_monitor.callback import {adapter} as named
+assert old is new is named is importlib.import_module("ldlm_monitor.callback.{adapter}")
+made = next(each for name, each in vars(new).items() if name.startswith("Health")
+            and each.__module__ == new.__name__)
+from ldlm_monitor.callback.{adapter} import *
+assert pickle.loads(pickle.dumps(made)) is globals()[made.__name__] is made
+assert pickle.loads(f"cldlm_monitor.callback.{adapter}\\n{{made.__name__}}\\n.".encode()) is made
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert not done.returncode, done.stderr

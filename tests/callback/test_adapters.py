@@ -21,7 +21,7 @@ def steps(training, name: str = "loss") -> list[dict]:
 TRANSFORMERS = """
 import torch
 from transformers import Trainer, TrainingArguments
-from ldlm_monitor.callback.huggingface import HealthTrainerCallback
+from ldlm_callback.huggingface import HealthTrainerCallback
 
 class Model(torch.nn.Module):
     def __init__(self):
@@ -89,7 +89,7 @@ import warnings; warnings.simplefilter("ignore")
 import logging; logging.disable(logging.INFO)
 import torch
 import lightning.pytorch as pl
-from ldlm_monitor.callback.lightning import HealthLightningCallback
+from ldlm_callback.lightning import HealthLightningCallback
 
 class Model(pl.LightningModule):
     def __init__(self):
@@ -150,7 +150,7 @@ def test_what_accelerate_logs_is_reported(train) -> None:
         """
         import torch
         from accelerate import Accelerator
-        from ldlm_monitor.callback.accelerate import HealthTracker
+        from ldlm_callback.accelerate import HealthTracker
         accelerator = Accelerator(cpu=True, log_with=HealthTracker(run="run_a", out=sys.argv[1]))
         accelerator.init_trackers("project", config={"learning_rate": 0.01})
         for step in range(1, 4):

@@ -3,16 +3,15 @@
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from ldlm_monitor.callback.batches import Spikes, said
-from ldlm_monitor.callback.gradients import course
-from ldlm_monitor.config import Settings
-from ldlm_monitor.model.snapshot import Snapshot
-from ldlm_monitor.playback.log_replay import Replay
-from ldlm_monitor.report.document import report
-from ldlm_monitor.report.html import page
+from ldlm_callback.batches import Spikes, said
+from ldlm_callback.gradients import course
+
+if TYPE_CHECKING:
+    from ldlm_monitor.model.snapshot import Snapshot
 
 HOSTILE = '<script>alert("doc")</script>\x1b[31m\nrow'
 
@@ -21,7 +20,11 @@ def noisy(steps: int) -> Iterator[tuple[int, float]]:
     return ((step, 2.0 + 0.1 * (step * 37 % 11) / 11) for step in range(1, steps + 1))
 
 
-def replayed(folder: Path) -> Snapshot:
+def replayed(folder: Path) -> "Snapshot":
+    from ldlm_monitor.playback.log_replay import Replay
+
+    from ldlm_monitor.config import Settings
+
     replay = Replay(Settings(files=(str(folder),)))
     assert [*replay.transitions()]
     return replay.snapshot()
@@ -72,9 +75,13 @@ def test_names_are_bounded_and_of_any_kind_that_does_not_wait_for_a_device() -> 
     assert said(torch.ones(3, device="meta")) == ([], "")
 
 
+@pytest.mark.usefixtures("monitor_reads")
 def test_incident_report_and_page_show_the_batch_and_no_text_of_it_is_code(
     health: Callable, tmp_path: Path
 ) -> None:
+    from ldlm_monitor.report.document import report
+    from ldlm_monitor.report.html import page
+
     callback = health()
     for step, loss in noisy(30):
         callback.on_step(step, loss=math.nan if step == 30 else loss, batch_ids=[HOSTILE, 17])
@@ -92,6 +99,7 @@ def test_incident_report_and_page_show_the_batch_and_no_text_of_it_is_code(
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
+@pytest.mark.usefixtures("monitor_reads")
 def test_a_window_has_norm_and_shares_of_zeros_and_of_what_is_not_finite_by_group(
     health: Callable, reported: Callable, tmp_path: Path
 ) -> None:
@@ -115,12 +123,11 @@ def test_a_window_has_norm_and_shares_of_zeros_and_of_what_is_not_finite_by_grou
         "grad_zeros_head": pytest.approx(0.4),
         "grad_nonfinite_head": 0.0,
     }
-    replay = Replay(Settings(files=(str(tmp_path),)))
-    assert [*replay.transitions()]
-    exported = {dict(point.labels).get("name") for point in replay.snapshot().points}
+    exported = {dict(point.labels).get("name") for point in replayed(tmp_path).points}
     assert {*window} <= exported
 
 
+@pytest.mark.usefixtures("monitor_reads")
 def test_the_incident_names_the_group_whose_gradients_broke_first(
     health: Callable, reported: Callable, tmp_path: Path
 ) -> None:

@@ -14,9 +14,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+
+pytest.importorskip("ldlm_monitor", reason="the monitor, which reads the files, is not installed")
 from nvml_driver import GIB, TOTAL, build, gpu, with_driver
 
-from ldlm_monitor.callback.device import GpuSampler
+from ldlm_callback.device import GpuSampler
 from ldlm_monitor.model.names import METRICS
 from ldlm_monitor.parse.vocabulary import measure
 
@@ -44,7 +46,7 @@ def driver(library: Path, tmp_path: Path, monkeypatch) -> Callable[[str], None]:
 
 
 BEGIN = """
-import ldlm_monitor.callback.device as device
+import ldlm_callback.device as device
 device.SAMPLE_SECONDS = 0.05
 callback = HealthCallback(out=sys.argv[1])
 """
@@ -118,7 +120,7 @@ callback.close()
 def test_a_rank_finds_its_gpu_by_what_is_visible(driver) -> None:
     program = """
 import json, os, sys, pynvml
-from ldlm_monitor.callback.device import find
+from ldlm_callback.device import find
 pynvml.nvmlInit()
 found = []
 for visible, rank in json.loads(sys.argv[1]):
@@ -151,7 +153,7 @@ def test_without_a_driver_the_sampler_ends_by_itself(monkeypatch) -> None:
     with suppress(pynvml.NVMLError):
         pynvml.nvmlInit()
         pytest.skip("this machine has a driver")
-    monkeypatch.setattr("ldlm_monitor.callback.device.SAMPLE_SECONDS", 0.01)
+    monkeypatch.setattr("ldlm_callback.device.SAMPLE_SECONDS", 0.01)
     took: list[dict[str, float]] = []
     sampler = GpuSampler(0, took.append)
     sampler._thread.join(30)

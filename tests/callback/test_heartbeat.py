@@ -2,7 +2,7 @@
 
 import os
 
-from ldlm_monitor.callback.rank import (
+from ldlm_callback.rank import (
     BEAT,
     BEAT_AT,
     IDENTITY,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.callback.rows import Entry, Row
-from ldlm_monitor.callback.writer import RowWriter
+from ldlm_callback.rows import Entry, Row
+from ldlm_callback.writer import RowWriter
 
 
 def test_a_folder_that_cannot_be_made_is_said_once_and_training_goes_on(train, tmp_path) -> None:
@@ -202,7 +202,7 @@ def test_rows_that_were_on_their_way_when_the_file_broke_are_counted() -> None:
 def test_rows_that_come_fast_are_written_before_they_are_too_many(
     tmp_path, monkeypatch, until
 ) -> None:
-    monkeypatch.setattr("ldlm_monitor.callback.writer.POLL_SECONDS", 3600.0)
+    monkeypatch.setattr("ldlm_callback.writer.POLL_SECONDS", 3600.0)
     path = tmp_path / "rows.jsonl"
     writer = RowWriter(path, lambda: {"type": "run"}, limit=100)
     writer.start()

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("ldlm_monitor", reason="the monitor, which reads the files, is not installed")
+
 from ldlm_monitor.config import Settings
 from ldlm_monitor.playback.log_replay import Replay
 

@@ -10,7 +10,6 @@ import pytest
 from ldlm_monitor.config import Settings
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.playback.log_replay import Replay
 
 STEPS = """
 callback = HealthCallback(out=sys.argv[1])
@@ -85,7 +84,9 @@ while True:
         ("pass", "finished"),
     ],
 )
+@pytest.mark.usefixtures("monitor_reads")
 def test_the_monitor_shows_how_the_run_ended(train, ending, state) -> None:
+
     training = train(STEPS + ending)
     training.end()
     monitor = Monitor()
@@ -114,6 +115,7 @@ time.sleep(600)
     ("lives", "limit", "state"),
     [(False, 600, "ended"), (True, 600, "running"), (True, 0.001, "stalled")],
 )
+@pytest.mark.usefixtures("monitor_reads")
 def test_a_report_looks_whether_the_process_of_a_run_is_gone(
     train, kept, lives, limit, state
 ) -> None:
@@ -121,6 +123,8 @@ def test_a_report_looks_whether_the_process_of_a_run_is_gone(
 
     Only state and age are those of now: nothing rings by a clock that the log does not have.
     """
+    from ldlm_monitor.playback.log_replay import Replay
+
     training = train(STEPS_THEN_HANGS)
     training.said("there")
     if not lives:
@@ -143,7 +147,10 @@ def test_a_report_looks_whether_the_process_of_a_run_is_gone(
         assert run.host.at > run.last_progress_at
 
 
+@pytest.mark.usefixtures("monitor_reads")
 def test_rows_of_another_host_or_of_a_run_that_may_go_on_unseen_end_nothing(train) -> None:
+    from ldlm_monitor.playback.log_replay import Replay
+
     training = train(STEPS)
     training.end()
     (training.out / "heartbeat_rank0").unlink()

@@ -9,13 +9,15 @@ import random
 
 import pytest
 
+pytest.importorskip("ldlm_monitor", reason="the monitor, which reads the files, is not installed")
+
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from ldlm_monitor.callback.checksums import Checked, take  # noqa: E402
-from ldlm_monitor.callback.device import DeviceCopies  # noqa: E402
-from ldlm_monitor.callback.rows import Rows  # noqa: E402
-from ldlm_monitor.callback.steps import Steps  # noqa: E402
-from ldlm_monitor.callback.writer import encode  # noqa: E402
+from ldlm_callback.checksums import Checked, take  # noqa: E402
+from ldlm_callback.device import DeviceCopies  # noqa: E402
+from ldlm_callback.rows import Rows  # noqa: E402
+from ldlm_callback.steps import Steps  # noqa: E402
+from ldlm_callback.writer import encode  # noqa: E402
 from ldlm_monitor.model.chunk import Chunk, Origin  # noqa: E402
 from ldlm_monitor.model.records import Event  # noqa: E402
 from ldlm_monitor.monitor import Monitor  # noqa: E402

@@ -4,32 +4,32 @@ import json
 import math
 from decimal import Decimal
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.callback.writer import encode
-from ldlm_monitor.core.monitor import Monitor
-from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.model.names import CANONICAL_PREFIXES, CANONICAL_VALUES
+from ldlm_callback.writer import encode
+
+if TYPE_CHECKING:
+    from ldlm_monitor.core.monitor import Monitor
 
 
-def chunk(path) -> Chunk:
-    return Chunk(str(path), (1, 1, 0), 0, 1, path.read_bytes())
-
-
-def watched(tmp_path) -> Monitor:
+def watched(tmp_path) -> "Monitor":
     """A monitor that has read the file of rank 0."""
+    from ldlm_monitor.core.monitor import Monitor
+    from ldlm_monitor.model.chunk import Chunk
+
     monitor = Monitor()
     path = tmp_path / "health_rank0.jsonl"
     last = json.loads(path.read_text().splitlines()[-1])
-    monitor.feed(chunk(path), last["time"] + 1)
+    monitor.feed(Chunk(str(path), (1, 1, 0), 0, 1, path.read_bytes()), last["time"] + 1)
     monitor.tick(last["time"] + 30)
     return monitor
 
 
-def values(monitor: Monitor, name: str) -> dict:
+def values(monitor: "Monitor", name: str) -> dict:
     return {point.labels: point.value for point in monitor.snapshot().points if point.name == name}
 
 
@@ -47,7 +47,10 @@ def test_the_first_row_names_the_run_and_the_last_one_how_it_ended(
     assert (last["type"], last["status"], last["error"]) == ("end", "finished", None)
 
 
+@pytest.mark.usefixtures("monitor_reads")
 def test_a_step_is_written_under_the_canonical_names(health, reported) -> None:
+    from ldlm_monitor.model.names import CANONICAL_PREFIXES, CANONICAL_VALUES
+
     callback = health()
     callback.on_step(1, loss=2.0, grad_norm=0.5, lr=1e-4, samples=8, tokens=64, loss_text=1.5)
     with callback.phase("data"):
@@ -82,7 +85,7 @@ def test_a_nan_is_written_though_its_step_is_not_due(health, reported) -> None:
 def test_the_first_loss_that_is_not_finite_is_written_at_once(
     health, reported, monkeypatch, until, tmp_path
 ) -> None:
-    monkeypatch.setattr("ldlm_monitor.callback.writer.POLL_SECONDS", 3600.0)
+    monkeypatch.setattr("ldlm_callback.writer.POLL_SECONDS", 3600.0)
     callback = health()
     callback.on_step(1, loss=1.0)
     callback.on_step(2, loss=math.nan)
@@ -112,6 +115,7 @@ def test_a_nonfinite_component_is_reported_with_its_batch_once_until_it_is_finit
     }
 
 
+@pytest.mark.usefixtures("monitor_reads")
 def test_the_monitor_alerts_to_a_nan_and_counts_it_once(health, tmp_path) -> None:
     callback = health()
     callback.on_step(1, loss=1.0)
@@ -127,6 +131,7 @@ def test_the_monitor_alerts_to_a_nan_and_counts_it_once(health, tmp_path) -> Non
     assert [event.kind for event in monitor.snapshot().events].count("nonfinite_metric") == 1
 
 
+@pytest.mark.usefixtures("monitor_reads")
 def test_the_monitor_reads_phases_as_pauses(health, tmp_path) -> None:
     callback = health()
     callback.on_step(1, loss=1.0)
@@ -160,7 +165,7 @@ def test_a_checkpoint_that_raises_failed_and_the_exception_goes_on(health, repor
 
 def test_time_in_an_evaluation_is_no_part_of_a_step(health, reported, monkeypatch) -> None:
     now = [100.0]
-    monkeypatch.setattr("ldlm_monitor.callback.steps.monotonic", lambda: now[0])
+    monkeypatch.setattr("ldlm_callback.steps.monotonic", lambda: now[0])
     callback = health()
     callback.on_step(1)
     now[0] += 0.5

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.callback.rank import IDENTITY
+from ldlm_callback.rank import IDENTITY
 
 HANG = """
 import ctypes

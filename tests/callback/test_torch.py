@@ -7,9 +7,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from ldlm_monitor.callback.device import DeviceCopies  # noqa: E402
-from ldlm_monitor.callback.rows import Rows  # noqa: E402
-from ldlm_monitor.callback.steps import Steps  # noqa: E402
+from ldlm_callback.device import DeviceCopies  # noqa: E402
+from ldlm_callback.rows import Rows  # noqa: E402
+from ldlm_callback.steps import Steps  # noqa: E402
 
 
 def test_tensors_of_any_kind_with_one_element_are_values(health, reported) -> None:
@@ -274,7 +274,7 @@ def test_the_last_values_before_a_hang_are_passed_on_by_the_writers_thread(monke
     steps.settle_idle()
     assert entries == [], "the loop may come by yet"
     now = time.monotonic()
-    monkeypatch.setattr("ldlm_monitor.callback.steps.monotonic", lambda: now + 5.0)
+    monkeypatch.setattr("ldlm_callback.steps.monotonic", lambda: now + 5.0)
     steps.settle_idle()
     (entry,) = entries
     assert hurried == [1], "no step comes that would be written with it"

@@ -2,6 +2,7 @@
 
 import runpy
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -30,10 +31,20 @@ def test_the_packages_version_is_written() -> None:
     assert '__version__ = "9.8.7"' in RELEASE["versioned"](package, "9.8.7")
 
 
+def test_the_members_versions_are_written_and_what_they_require_of_each_other() -> None:
+    text = (ROOT / "trainer/pyproject.toml").read_text("utf-8")
+    found = tomllib.loads(RELEASE["versioned"](text, "9.8.7rc1"))["project"]
+    assert found["version"] == "9.8.7rc1"
+    assert "ldlm-callback==9.8.7rc1" in found["dependencies"]
+    assert [need for need in found["dependencies"] if "9.8.7" in need] == found["dependencies"][:1]
+    assert found["requires-python"] == ">=3.11"
+
+
 def test_the_changelog_can_be_released() -> None:
     text = (ROOT / "CHANGELOG.md").read_text("utf-8")
     assert "\n## [9.8.7] - 2026-12-01\n\n### " in RELEASE["released"](text, "9.8.7", "2026-12-01")
 
 
-def test_the_script_is_a_shells() -> None:
-    subprocess.run(["sh", "-n", str(ROOT / "deploy/release.sh")], check=True)
+@pytest.mark.parametrize("name", ["release.sh", "wheels.sh"])
+def test_the_script_is_a_shells(name: str) -> None:
+    subprocess.run(["sh", "-n", str(ROOT / "deploy" / name)], check=True)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-from ldlm_monitor.callback import HealthCallback  # noqa: E402
+from ldlm_callback import HealthCallback  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
     not torch.cuda.is_available(), reason="no GPU is here: just gpu runs this where one is"
@@ -82,7 +82,7 @@ def test_a_graph_is_captured_with_the_callback_in_it(tmp_path: Path) -> None:
 def test_the_driver_and_the_allocator_are_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ldlm_monitor.callback.device.SAMPLE_SECONDS", 0.1)
+    monkeypatch.setattr("ldlm_callback.device.SAMPLE_SECONDS", 0.1)
     kept = torch.zeros(1 << 20, device="cuda")
     callback = HealthCallback(out=tmp_path, sigterm=False)
     time.sleep(3)

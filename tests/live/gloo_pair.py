@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 
-from ldlm_monitor.callback import HealthCallback
+from ldlm_callback import HealthCallback
 
 FAULT, RANK = sys.argv[1], int(os.environ["RANK"])
 STRIKE = Path("strike")

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.live
 
 HANGS = """
 import ctypes, sys, time
-from ldlm_monitor.callback import HealthCallback
+from ldlm_callback import HealthCallback
 
 mutex = ctypes.create_string_buffer(64)
 ctypes.CDLL(None).pthread_mutex_lock(mutex)
@@ -32,7 +32,7 @@ time.sleep(600)
 """
 FILLS_THE_DISK = """
 import resource, signal, sys, time
-from ldlm_monitor.callback import HealthCallback
+from ldlm_callback import HealthCallback
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, 12_000))
@@ -47,7 +47,7 @@ import ctypes, os, sys, time
 os.environ["TORCH_FR_BUFFER_SIZE"] = "2000"
 import torch
 import torch.distributed as dist
-from ldlm_monitor.callback import HealthCallback
+from ldlm_callback import HealthCallback
 
 rank, out = int(sys.argv[1]), sys.argv[2]
 os.makedirs(out, exist_ok=True)

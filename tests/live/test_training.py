@@ -23,7 +23,7 @@ pytest.importorskip("torch", reason="torch is not installed: pip install '.[trai
 pytestmark = [pytest.mark.live, pytest.mark.trainer]
 
 ROOT = Path(__file__).resolve().parents[2]
-HAS_CALLBACK = importlib.util.find_spec("ldlm_monitor.callback") is not None
+HAS_CALLBACK = importlib.util.find_spec("ldlm_callback") is not None
 PATIENCE = 240.0
 SMALL = {
     "NNODES": "1",

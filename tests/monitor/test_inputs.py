@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.callback import HealthCallback
+from ldlm_callback import HealthCallback
 from ldlm_monitor.config import Settings
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.daemon.discovery import COMPANION_SECONDS, Inputs

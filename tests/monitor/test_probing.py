@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from polling import PollingWaker
 
-from ldlm_monitor.callback import rank as written
-from ldlm_monitor.callback.rank import pid_namespace, start_ticks
+from ldlm_callback import rank as written
+from ldlm_callback.rank import pid_namespace, start_ticks
 from ldlm_monitor.config import Settings
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.daemon.dispatcher import Dispatcher

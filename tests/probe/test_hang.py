@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.callback.rank import Beat, HeartbeatPage, Identity, pid_namespace
+from ldlm_callback.rank import Beat, HeartbeatPage, Identity, pid_namespace
 from ldlm_monitor.model.records import Event, Heartbeat, Position
 from ldlm_monitor.probe.hang import SKEW_SECONDS, RankReport, accused, beats, events_of, look
 from ldlm_monitor.probe.heartbeat import pages, read
@@ -28,7 +28,7 @@ def case_in(folder: Path, since: float = 0.0) -> ProbeCandidate:
 
 TRAINER = """
 import ctypes, os, sys, time
-from ldlm_monitor.callback import HealthCallback
+from ldlm_callback import HealthCallback
 
 def all_reduce():
     print("there", flush=True); time.sleep(600)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.callback import rank as written
-from ldlm_monitor.callback.rank import pid_namespace, start_ticks
+from ldlm_callback import rank as written
+from ldlm_callback.rank import pid_namespace, start_ticks
 from ldlm_monitor.probe.heartbeat import is_process, page_of, pages, read
 from ldlm_monitor.probe.stacks import fetch
 

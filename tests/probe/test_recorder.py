@@ -21,7 +21,7 @@ import ctypes, os, sys
 os.environ["TORCH_FR_BUFFER_SIZE"] = "2000"
 import torch
 import torch.distributed as dist
-from ldlm_monitor.callback import HealthCallback
+from ldlm_callback import HealthCallback
 
 rank, out = int(sys.argv[1]), sys.argv[2]
 os.makedirs(out, exist_ok=True)

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("torch", reason="torch is not installed: pip install '.[trainer]'")
 
-from ldlm_monitor.callback import HealthCallback
+from ldlm_callback import HealthCallback
 from ldlm_trainer.config import load
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks/trainer/improvements.py"

@@ -50,7 +50,7 @@ def open_health(settings: Config, process: Process) -> Health:
     """
     if not settings.run.health:
         return Silent()
-    from ldlm_monitor.callback import HealthCallback
+    from ldlm_callback import HealthCallback
 
     health: Health = HealthCallback(
         settings.run.name,

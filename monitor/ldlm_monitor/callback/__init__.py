@@ -1,11 +1,9 @@
-"""The training callback: a rank's own numbers, signs of life and stacks, written as it trains.
+"""`ldlm_callback` under the name that it has within ldlm-monitor.
 
-A guest in the training process: it needs the standard library alone, never raises
-into the loop or makes it wait for a device or a disk, and writes its first problem to stderr.
-docs/callback.md shows how to use it; the adapters are modules of their own
-(`lightning`, `huggingface`, `accelerate`).
+The adapters (`huggingface`, `lightning`, `accelerate`) are modules of this package too: each is the
+very module of `ldlm_callback`, so that a process has one of each, whatever name it imports.
 """
 
-from ldlm_monitor.callback.health import HealthCallback
+from ldlm_callback import HealthCallback
 
 __all__ = ["HealthCallback"]

@@ -1,6 +1,6 @@
 """Heartbeat pages of the training callback: the last step and phase of each rank.
 
-Format: `ldlm_monitor/callback/rank.py`. Anyone who may write into the folder may write such a
+Format: `ldlm_callback/rank.py`. Anyone who may write into the folder may write such a
 file, so its claims about a process are used only after a check with the kernel (`is_process`).
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ldlm_monitor.callback.rank import BEAT, BEAT_AT, IDENTITY, MAGIC, SIZE, pid_namespace
+from ldlm_callback.rank import BEAT, BEAT_AT, IDENTITY, MAGIC, SIZE, pid_namespace
 from ldlm_monitor.model.records import Heartbeat, Position
 from ldlm_monitor.probe import process
 

@@ -7,7 +7,7 @@ import importlib
 import json
 import sys
 
-from ldlm_monitor.callback.device import sample
+from ldlm_callback.device import sample
 
 Device = tuple[str, dict[str, float], dict[int, int | None]]
 """Name, values and compute processes of a GPU; bytes by pid, None if the driver does not say."""

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ldlm_monitor.callback.rank import RANK_VARIABLES
+from ldlm_callback.rank import RANK_VARIABLES
 
 PROC = Path("/proc")  # proc(5)
 TICKS = os.sysconf("SC_CLK_TCK")  # the kernel's units of CPU time and of start times, per second

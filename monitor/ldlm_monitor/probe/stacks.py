@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ldlm_monitor.callback.signals import caught
+from ldlm_callback.signals import caught
 from ldlm_monitor.probe.heartbeat import Page, is_process
 from ldlm_monitor.probe.process import PROC
 

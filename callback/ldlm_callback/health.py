@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ClassVar, ParamSpec, TypeVar
 
-from ldlm_monitor.callback.device import is_tensor, leave_uncompiled
-from ldlm_monitor.callback.rank import Launch
-from ldlm_monitor.callback.session import Options, Session
-from ldlm_monitor.callback.steps import Steps
+from ldlm_callback.device import is_tensor, leave_uncompiled
+from ldlm_callback.rank import Launch
+from ldlm_callback.session import Options, Session
+from ldlm_callback.steps import Steps
 
 MAX_ERRORS = 10
 """Errors of its own after which the callback stops. A choice: a tenth rarely has a new cause."""

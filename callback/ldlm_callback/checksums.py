@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ldlm_monitor.callback.device import is_capturing
+from ldlm_callback.device import is_capturing
 
 PREFIX = "checksum of "
 """Begins the names of halves among a step's values: no keyword argument has a blank."""

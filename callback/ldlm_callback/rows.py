@@ -5,10 +5,10 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from ldlm_monitor.callback.batches import Spikes, said
-from ldlm_monitor.callback.checksums import take
-from ldlm_monitor.callback.device import host_number, is_tensor, local_value
-from ldlm_monitor.callback.gradients import NORM, course
+from ldlm_callback.batches import Spikes, said
+from ldlm_callback.checksums import take
+from ldlm_callback.device import host_number, is_tensor, local_value
+from ldlm_callback.gradients import NORM, course
 
 MAX_NAME = 128
 """Characters of a name; longer ones are cut. With `MAX_VALUES`, a row stays below 64 KiB."""

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from time import monotonic, sleep, time
 from typing import Any, TypeAlias
 
-from ldlm_monitor.callback.checksums import Checked
-from ldlm_monitor.callback.device import WIDTH, DeviceCopies, is_capturing
-from ldlm_monitor.callback.gradients import gradient_window, parameter_groups
-from ldlm_monitor.callback.rank import BEAT, STEP, TIME, Beat, Cells
-from ldlm_monitor.callback.rows import Entry, Row, event_row, snapshot, whole
+from ldlm_callback.checksums import Checked
+from ldlm_callback.device import WIDTH, DeviceCopies, is_capturing
+from ldlm_callback.gradients import gradient_window, parameter_groups
+from ldlm_callback.rank import BEAT, STEP, TIME, Beat, Cells
+from ldlm_callback.rows import Entry, Row, event_row, snapshot, whole
 
 STEP_PHASES = frozenset({"train", "data", "forward", "backward", "optimizer"})
 """Phases that are parts of a step; time in any other phase is not in `step_seconds`."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from ldlm_monitor.callback.rows import MAX_NAME, Entry, Row, event_row, spelled
+from ldlm_callback.rows import MAX_NAME, Entry, Row, event_row, spelled
 
 MAX_ROWS = 10_000
 """Most rows that wait for the disk. A choice: more take memory (these 2.5 MB), fewer lose rows."""

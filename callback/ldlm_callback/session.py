@@ -11,18 +11,18 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from ldlm_monitor.callback.device import GpuSampler
-from ldlm_monitor.callback.rank import HeartbeatPage, Identity, Launch
-from ldlm_monitor.callback.rows import Row, Rows
-from ldlm_monitor.callback.servers import Exporter, FlightRecorder
-from ldlm_monitor.callback.signals import (
+from ldlm_callback.device import GpuSampler
+from ldlm_callback.rank import HeartbeatPage, Identity, Launch
+from ldlm_callback.rows import Row, Rows
+from ldlm_callback.servers import Exporter, FlightRecorder
+from ldlm_callback.signals import (
     ProcessEnd,
     Termination,
     register_fork_hooks,
     register_stacks,
 )
-from ldlm_monitor.callback.steps import Steps
-from ldlm_monitor.callback.writer import MAX_TEXT, RowWriter
+from ldlm_callback.steps import Steps
+from ldlm_callback.writer import MAX_TEXT, RowWriter
 
 SCHEMA = "ldlm.health/1"  # of the rows, see docs/callback.md; the number counts layouts
 READY_SECONDS = 1.0

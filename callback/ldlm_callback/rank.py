@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ldlm_monitor.callback.rows import whole
+from ldlm_callback.rows import whole
 
 SIZE = 4096  # bytes, a page of memory: the smallest unit that is mapped
 MAGIC = b"ldlmhb02"  # the last digits count layouts of the page
