@@ -97,8 +97,10 @@ def _weak(found: Any) -> str:
 def _url(found: Any) -> str:
     """User and password of a URL; a port and what follows is none."""
     scheme, secret = found.groups()
-    port, slash, _ = secret.partition(":")[2].partition("/")
-    return str(found.group(0)) if slash and port.isdigit() else f"{scheme}{REDACTED}@"
+    rest = secret.partition(":")[2]
+    after_port = rest.lstrip("0123456789")
+    is_port = after_port != rest and after_port.startswith(("/", "<"))
+    return str(found.group(0)) if is_port else f"{scheme}{REDACTED}@"
 
 
 def _key_line(found: Any) -> str:
@@ -138,7 +140,7 @@ _VENDOR = (
 
 _RULES: tuple[tuple[str, Callable[[Any], str]], ...] = (
     (_PRIVATE_KEY, _whole),
-    (r"(?i)(://)([^\s/:@\"'<>]*:[^\s\"'<>]*)@", _url),
+    (r"(://)([^\s/:@]*:(?:[^\s\"']*|[^\s/]*))@", _url),
     # A token as a URL's user.
     (r"(?i)([a-z][a-z0-9+.-]*://)([A-Za-z0-9_-]{20,}(?::[^\s/@\"'<>]*)?)@", _url),
     (r"(?i)(:thin:[^\s/@\"']+/)[^\s@\"']+", _whole),  # Oracle's user/password
@@ -157,7 +159,7 @@ _RULES: tuple[tuple[str, Callable[[Any], str]], ...] = (
     (r"(?i)\b(bearer\s+)[A-Za-z0-9._~+/=-]{6,}", _whole),
     (r"(?i)(\bcookie:\s*)[^\n]+", _whole),
     (r"(?i)(<cookie [^\s=>]+=)[^\s>]+", _whole),
-    (rf"(?i)(cookies?[\"']?\s*[:=,]\s*){_VALUE}", _named),
+    (rf"(?i)(cookies?(?:\\*[\"']\s*[:=,]|\s*=)\s*){_VALUE}", _named),
     (rf"(?i)(\b(?:[a-z_]*auth|[a-z_]*{CALLS})\s*=?\s*)(\(|\[)[^)\]\n]+", _named),
     (r"(?i)(wandb[ .]login\b[^A-Za-z0-9\n]+(?:\S+\s+)*?(?:key=[\"']?)?)[A-Za-z0-9_-]{20,}", _whole),
     (r"(?i)(wandb[^\n]*\bkey\W{1,4})[0-9a-f]{40}", _whole),
