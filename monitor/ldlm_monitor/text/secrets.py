@@ -42,7 +42,7 @@ _VALUE = (
     r"|([A-Za-z_.&]{0,20}[\[({]+)[^\])}\n]+|((?:!!str\s+)?)[^\s\"'\\]\S*)"
 )
 _WORD = r"[A-Za-z0-9._~+/=!@\#%^&*-]"
-_RANDOM = rf"([A-Za-z_]{{0,20}}\(?b?\\*[\"'`$]*)({_WORD}{{8,}})"
+_RANDOM = rf"((?:[A-Za-z_]{{1,20}}\()?b?\\*[\"'`$]*)({_WORD}{{8,}})"
 _TO_SPACE = r"[^\s\"'<>]+"  # the rest of a URL
 
 _SHOWN = frozenset("none null nil true false undefined str optional".split())  # noqa: SIM905
@@ -103,11 +103,12 @@ def _url(found: Any) -> str:
     return str(found.group(0)) if is_port else f"{scheme}{REDACTED}@"
 
 
-def _key_line(found: Any) -> str:
-    """The line redacted, or unchanged if its letters are of one case, as in hexadecimal digests."""
-    line = found.group(0)
-    is_key = all(any(map(kind, line)) for kind in (str.isupper, str.islower, str.isdigit))
-    return f"{found.group(1)}{REDACTED}" if is_key else str(line)
+def _of_all_kinds(found: Any) -> str:
+    """Hidden, unless its letters are of one case, as in hexadecimal digests."""
+    kept = str(found.group(1))
+    word = found.group(0)[len(kept) :]
+    is_key = all(any(map(kind, word)) for kind in (str.isupper, str.islower, str.isdigit))
+    return kept + REDACTED if is_key else str(found.group(0))
 
 
 def _by_program(programs: str, option: str) -> str:
@@ -162,7 +163,9 @@ _RULES: tuple[tuple[str, Callable[[Any], str]], ...] = (
     (rf"(?i)(cookies?(?:\\*[\"']\s*[:=,]|\s*=)\s*){_VALUE}", _named),
     (rf"(?i)(\b(?:[a-z_]*auth|[a-z_]*{CALLS})\s*=?\s*)(\(|\[)[^)\]\n]+", _named),
     (r"(?i)(wandb[ .]login\b[^A-Za-z0-9\n]+(?:\S+\s+)*?(?:key=[\"']?)?)[A-Za-z0-9_-]{20,}", _whole),
-    (r"(?i)(wandb[^\n]*\bkey\W{1,4})[0-9a-f]{40}", _whole),
+    (r"(?i)(wandb[^\n]*\n?[^\n]*\bkey\W{1,4})[0-9a-f]{40}", _whole),
+    (r"(--from-literal[= ][^\s=]+=)\S+", _whole),  # of kubectl create secret
+    (r"(?i)(\b(?:key|token|secret)s?\b[\s:=\"']{1,4})[A-Za-z0-9+/_=-]{24,}", _of_all_kinds),
     (r"(?i)(aws.{0,20}?(?:key|pwd|pw|password|pass|token).{0,20}?['\"])[0-9a-z/+]{40}", _whole),
     (_VENDOR + r"[a-z0-9_-]{24,}", _whole),
     *((_by_program(*each), _whole) for each in PROGRAMS.items()),
@@ -185,7 +188,7 @@ _RULES: tuple[tuple[str, Callable[[Any], str]], ...] = (
     (rf"(?i)({_OPTION}{_WEAK}{_GAP})" + _RANDOM, _weak),
     (r"(\b|_)(?:" + "|".join(form for _, form in TOKENS) + r")", _whole),
     # A whole line of a private key's body: PEM has 64 characters, OpenSSH 70, MIME 76.
-    (r"(?m)(^|\s)(?:[A-Za-z0-9+/]{64}|[A-Za-z0-9+/]{70}|[A-Za-z0-9+/]{76})\s*$", _key_line),
+    (r"(?m)(^|\s)(?:[A-Za-z0-9+/]{64}|[A-Za-z0-9+/]{70}|[A-Za-z0-9+/]{76})\s*$", _of_all_kinds),
 )
 """Rules in order of use, and what makes the shown text of a match."""
 
