@@ -29,7 +29,7 @@ _WEAK = rf"(?:[A-Za-z0-9_.-]*[_.-]|\b)(?:[a-z]+Token|{WEAK_NAMES})"
 # What may stand between a name and its sign: quotes, escaped ones, those of HTML and of URLs.
 _CLOSE = r"(?:\\*[\"'`]|&(?:quot|\#39|\#x27);|%22|[\])])*"
 _SIGN = r"\s*(?:::|:=|=>|=|:|\x{ff1a}|\x{ff1d}|\\u003[ad]|%3[ad])\s*"
-_PAIR = r"[\"']?(?:\s*,)?\s*\b[\"']?value[\"']?\s*[:=]\s*"  # `name: HF_TOKEN`, `value: X`
+_PAIR = r"[\"']?(?:\s*,)?\s*[\"']?\bvalue[\"']?\s*[:=]\s*"  # `name: HF_TOKEN`, `value: X`
 _ITEM = r"\\*[\"'`]\s*,\s*"  # the next in a list, or of a tuple
 # Signs of which prose is full, too.
 _LOOSE = r"[\"'`]?(?:\s+(?:is|->)\s+|\s*[|\x{2502}]\s*|\s*\.{3,}\s*|\s+`?)"
@@ -37,7 +37,7 @@ _OPTION = r"(?:^|[\s\"'`\[(,=])--?"
 _GAP = r"(?:[\"'`]?\s*,\s*b?|[\"'`]?\s+`?|=)"
 # A value with its quotes; unquoted, it ends at a blank.
 _VALUE = (
-    r"(?:(\\+[\"'])[^\"'\\\n]+|((?:[bru$]|!!str\s+)?\"\"\")[^\"]+"
+    r"(?:('\"'\"'|\"'\"'\"|\\+[\"'])[^\"'\\\n]+|((?:[bru$]|!!str\s+)?\"\"\")[^\"]+"
     r"|((?:[bru$]|!!str\s+)?\")(?:[^\"\\\n]|\\.)+|((?:[bru$]|!!str\s+)?')(?:[^'\\\n]|\\.)+"
     r"|([A-Za-z_.&]{0,20}[\[({]+)[^\])}\n]+|((?:!!str\s+)?)[^\s\"'\\]\S*)"
 )
@@ -184,7 +184,7 @@ _RULES: tuple[tuple[str, Callable[[Any], str]], ...] = (
     (r"(?i)([;,'\"]\s*(?:pwd|pass)[\"']?\s*[=:]\s*)([\"']?)[^\s;,\"'/~][^;,\"'\s]*", _named),
     (rf"(?i)({_OPTION}(?:{_STRONG}|passwd){_GAP})" + _VALUE, _option),
     (rf"(?i)({_STRONG}{_CLOSE}(?:{_LOOSE}|{_ITEM}|\s*\(\s*))" + _RANDOM, _weak),
-    (rf"(?i)({_WEAK}{_CLOSE}(?:{_SIGN}|{_ITEM}|{_PAIR}))" + _RANDOM, _weak),
+    (rf"(?i)({_WEAK}{_CLOSE}(?:{_SIGN}|{_ITEM}|{_PAIR}|\s+is\s+))" + _RANDOM, _weak),
     (rf"(?i)({_OPTION}{_WEAK}{_GAP})" + _RANDOM, _weak),
     (r"(\b|_)(?:" + "|".join(form for _, form in TOKENS) + r")", _whole),
     # A whole line of a private key's body: PEM has 64 characters, OpenSSH 70, MIME 76.
