@@ -80,7 +80,7 @@ def run(
         record,
         watching,
         Supervisor(reactions, record.name, record.started_at),
-        resume_command=tuple(shlex.split(resume_command)),
+        again=tuple(shlex.split(resume_command)) or words,
         requeues=slurm == "requeue",
     )
     if screen:

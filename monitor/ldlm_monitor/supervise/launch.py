@@ -4,6 +4,8 @@ The front is the process that the user started. It passes signals on, takes part
 and exits with the command's code; watching is another process's work, so neither delays the other.
 """
 
+import contextlib
+import json
 import os
 import signal
 import socket
@@ -18,6 +20,7 @@ from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.probe import process
 from ldlm_monitor.supervise.run_folder import RunRecord, keep, new_folder, new_log
 from ldlm_monitor.supervise.streams import Link
+from ldlm_monitor.text.sanitize import redacted_arguments
 
 ROTATE_BYTES = 1 << 30
 """Bytes after which a log is renamed: a choice; editors open a GiB, and few runs write one."""
@@ -90,7 +93,8 @@ def start(
 ) -> tuple[RunRecord, Front, Link]:
     """Start the relay and, by it, the command of a run `name`.
 
-    Returns the kept record, this process as its front, and the monitor's link. `echo`: the command
+    The command itself reaches the relay by a pipe: a file or the table of processes would show its
+    secrets. Returns the kept record, this process as its front, and the monitor's link. `echo`: the command
     has our streams. `reports`: the monitor's link gets `{"wrote": bytes}` for each piece of output.
     Raises `UsageError` where its folder or its log cannot be made.
     """
@@ -102,18 +106,19 @@ def start(
     folder = new_folder(name, now)
     record = RunRecord(
         name=folder.name,
-        command=command,
+        command=redacted_arguments(command),
         directory=os.getcwd(),
         log=str(new_log(log_dir, folder.name)),
         started_at=now,
     )
     keep(record)
     (front, fronts), (monitor, monitors) = socket.socketpair(), socket.socketpair()
-    for end in (fronts, monitors):
-        end.set_inheritable(True)
+    told, telling = os.pipe()
+    for end in (fronts.fileno(), monitors.fileno(), told):
+        os.set_inheritable(end, True)
     link = Link(front.detach())
     waiting = Front(link)  # first, so that no signal can miss the command
-    numbers = (ROTATE_BYTES, echo, reports, fronts.fileno(), monitors.fileno())
+    numbers = (ROTATE_BYTES, echo, reports, fronts.fileno(), monitors.fileno(), told)
     words = [_RELAY, _SOURCE, str(folder), *(str(int(each)) for each in numbers)]
     relay = os.posix_spawn(
         sys.executable,
@@ -130,6 +135,9 @@ def start(
     )
     fronts.close()
     monitors.close()
+    os.close(told)
+    with contextlib.suppress(BrokenPipeError), open(telling, "w", encoding="utf-8") as pipe:
+        json.dump(command, pipe)
     link.send({"foreground": is_foreground()})
     found = process.look(relay)
     record = keep(record, relay=relay, relay_started=0 if found is None else found.started)

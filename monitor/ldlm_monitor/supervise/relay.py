@@ -1,14 +1,14 @@
 """Holds a command, its streams and its log, so that the command outlives its monitor.
 
-A program of its own, `main FOLDER ROTATE_BYTES ECHO REPORTS FRONT MONITOR`: it imports the standard
+A program of its own, `main FOLDER ROTATE_BYTES ECHO REPORTS FRONT MONITOR COMMAND`: it imports the standard
 library alone and starts in a few hundredths of a second. FOLDER has the run's `run.json`; the
 command has our streams if ECHO is 1. FRONT is a socket to the process that the user started,
-MONITOR one to the process that watches; each carries JSON objects, one a line. The relay sends to
+MONITOR one to the process that watches, COMMAND a pipe that holds the command as JSON; each socket carries JSON objects, one a line. The relay sends to
 both `{"started": pid}`, `{"ended": code}` (negative: a signal), `{"stopped": number}` (of job
 control), `{"interrupted": by}` (a signal that did not come from MONITOR, or Ctrl-C was typed)
 and `{"over": code}`: no start is to come; to MONITOR also `{"wrote": bytes}` if REPORTS is 1, so
 that it need not poll. It takes `{"signal": number}`, `{"resize": true}`, `{"foreground": bool}`,
-`{"note": text}`, and after an end `{"start": {"command", "environment"}}` or `{"release": true}`.
+`{"note": text}`, and after an end `{"start": {"command", "shown", "environment"}}` or `{"release": true}`.
 If MONITOR is closed, an end is the last.
 
 Where a stream of ours is a terminal, the command gets a pseudo-terminal in its place, and what is
@@ -71,9 +71,12 @@ class Relay:
             if signal.getsignal(number) is not signal.SIG_IGN:  # as with nohup
                 signal.signal(number, lambda number, _: self._asked.append(number))
 
-    def run(self, command: Sequence[str]) -> None:
-        """Relay until the command has ended, its output too, and no other start is to come."""
-        self._start(command, {})
+    def run(self, command: Sequence[str], shown: Sequence[str]) -> None:
+        """Relay until the command has ended, its output too, and no other start is to come.
+
+        `shown`: the command without secrets, for the log.
+        """
+        self._start(command, shown, {})
         try:
             while not self._over or self._open_streams():
                 self._turn()
@@ -83,9 +86,11 @@ class Relay:
     def _open_streams(self) -> list[OutputStream]:
         return [each for each in self._streams if each.source is not None or each.pending]
 
-    def _start(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+    def _start(
+        self, command: Sequence[str], shown: Sequence[str], environment: Mapping[str, str]
+    ) -> None:
         self._attempt += 1
-        self._log.note(f"attempt {self._attempt} starts: {json.dumps(command)[:2000]}")
+        self._log.note(f"attempt {self._attempt} starts: {json.dumps(shown)[:2000]}")
         terminal, on = self._terminal, self._terminal.streams
         slave = terminal.open() if on else None
         ends = {number: slave if number in on else self._pipe(number) for number in (1, 2)}
@@ -219,7 +224,7 @@ class Relay:
         if "note" in order:
             self._log.note(order["note"])
         if "start" in order and self._process is None:
-            self._start(order["start"]["command"], order["start"]["environment"])
+            self._start(**order["start"])
         if "release" in order:
             self._finish()
 
@@ -291,8 +296,10 @@ def _ending(code: int, lost: int) -> str:
 
 def main() -> None:
     """Run the relay that the arguments describe."""
-    rotate_bytes, echo, reports, front, monitor = map(int, sys.argv[2:])
+    rotate_bytes, echo, reports, front, monitor, told = map(int, sys.argv[2:])
+    with open(told, encoding="utf-8") as pipe:
+        command = json.load(pipe)
     record = json.loads(Path(sys.argv[1], "run.json").read_text(encoding="utf-8"))
     log = RunLog(Path(record["log"]), rotate_bytes)
     relay = Relay(log, Link(front), Link(monitor), echo=bool(echo), reports=bool(reports))
-    relay.run(record["command"])
+    relay.run(command, record["command"])

@@ -6,12 +6,19 @@ The patterns here go on from where they failed: no class holds what begins a seq
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import quote
 
-from ldlm_monitor.text.secrets import REDACTED, hidden
+from ldlm_monitor.text.secrets import REDACTED, hidden, is_secret_name
 
 ELLIPSIS = "…"  # stands where a text was cut; it takes one column
+
+_PROGRAM_WORDS = 6
+"""A program and its subcommand are among so many first words, also behind `env`, `sudo` and others:
+a choice."""
+_NO_WORD = re.compile(r"[^A-Za-z0-9._~+/=:@%,-]")
+"""What would end a word of a line, or begin a quoted one."""
+_UNKNOWN_VALUE = "unknown"  # stands for a word of several, of which an option alone decides
 
 _LONGEST = 8192
 """Characters of a text that `plain` reads: a choice, 20 times those shown; bounds its time."""
@@ -30,6 +37,7 @@ _UNSEEN = re.compile(
     "\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
 
+
 def redact(text: str) -> str:
     """`text` as it is shown, with keys, tokens and passwords replaced by `[redacted]`.
 
@@ -43,6 +51,24 @@ def redact(text: str) -> str:
     # A torn escape sequence may have taken the first letter of a secret's name along.
     whole = hidden(_seen(encodable(text)))
     return whole if whole.count(REDACTED) > shown.count(REDACTED) else shown
+
+
+def redacted_arguments(words: Sequence[str]) -> tuple[str, ...]:
+    """A command's words, redacted: also the value of an option in the word before it."""
+    return tuple(_argument(words, number) for number in range(len(words)))
+
+
+def _argument(words: Sequence[str], number: int) -> str:
+    word = words[number]
+    before = words[: min(number, _PROGRAM_WORDS)]
+    if number > _PROGRAM_WORDS:
+        before = (*before, words[number - 1])
+    line = " ".join(_NO_WORD.sub("x", each) for each in before)
+    is_one = not _NO_WORD.search(word)
+    shown = hidden(f"{line} {word if is_one else _UNKNOWN_VALUE}")
+    if shown.endswith(word if is_one else _UNKNOWN_VALUE):
+        return redact(word)
+    return shown.rpartition(" ")[2]
 
 
 def without_escapes(text: str) -> str:
@@ -112,6 +138,8 @@ def shorten_path(path: str, limit: int) -> str:
 def jsonable(value: object, redact: Callable[[str], str] = redact) -> object:
     """`value` as types that JSON has, every string passed through `redact`.
 
+    A string under a key that is the name of a secret is hidden, whatever it is.
+
     Non-finite numbers become the strings "NaN", "Infinity" and "-Infinity".
     """
     match value:
@@ -120,7 +148,12 @@ def jsonable(value: object, redact: Callable[[str], str] = redact) -> object:
         case float() if not math.isfinite(value):
             return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
         case dict():
-            return {jsonable(key, redact): jsonable(item, redact) for key, item in value.items()}
+            return {
+                jsonable(key, redact): REDACTED
+                if isinstance(item, str) and is_secret_name(str(key))
+                else jsonable(item, redact)
+                for key, item in value.items()
+            }
         case list() | tuple():
             return [jsonable(item, redact) for item in value]
         case _:

@@ -6,7 +6,7 @@ input. The words and tokens are in `secret_words`; docs/security.md says why no 
 """
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import re2
@@ -210,6 +210,12 @@ def _scan() -> Any:
 
 
 _compiled = cache(re2.compile)
+
+
+@lru_cache(1024)  # names come from logs
+def is_secret_name(name: str) -> bool:
+    """Whether a value of this name is a secret, whatever it is."""
+    return bool(_compiled(rf"(?i){_STRONG}").fullmatch(name))
 
 
 def hidden(text: str) -> str:
