@@ -93,9 +93,9 @@ def start(
 ) -> tuple[RunRecord, Front, Link]:
     """Start the relay and, by it, the command of a run `name`.
 
-    The command itself reaches the relay by a pipe: a file or the table of processes would show its
-    secrets. Returns the kept record, this process as its front, and the monitor's link. `echo`: the command
-    has our streams. `reports`: the monitor's link gets `{"wrote": bytes}` for each piece of output.
+    The relay gets the command by a pipe, as a file would show its secrets. Returns the kept record,
+    this process as its front, and the monitor's link. `echo`: the command has our streams.
+    `reports`: the monitor's link gets `{"wrote": bytes}` for each piece of output.
     Raises `UsageError` where its folder or its log cannot be made.
     """
     if not command:

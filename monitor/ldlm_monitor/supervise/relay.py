@@ -1,15 +1,16 @@
 """Holds a command, its streams and its log, so that the command outlives its monitor.
 
-A program of its own, `main FOLDER ROTATE_BYTES ECHO REPORTS FRONT MONITOR COMMAND`: it imports the standard
-library alone and starts in a few hundredths of a second. FOLDER has the run's `run.json`; the
-command has our streams if ECHO is 1. FRONT is a socket to the process that the user started,
-MONITOR one to the process that watches, COMMAND a pipe that holds the command as JSON; each socket carries JSON objects, one a line. The relay sends to
-both `{"started": pid}`, `{"ended": code}` (negative: a signal), `{"stopped": number}` (of job
-control), `{"interrupted": by}` (a signal that did not come from MONITOR, or Ctrl-C was typed)
-and `{"over": code}`: no start is to come; to MONITOR also `{"wrote": bytes}` if REPORTS is 1, so
-that it need not poll. It takes `{"signal": number}`, `{"resize": true}`, `{"foreground": bool}`,
-`{"note": text}`, and after an end `{"start": {"command", "shown", "environment"}}` or `{"release": true}`.
-If MONITOR is closed, an end is the last.
+A program of its own, `main FOLDER ROTATE_BYTES ECHO REPORTS FRONT MONITOR COMMAND`: it imports the
+standard library alone and starts in a few hundredths of a second. FOLDER has the run's `run.json`;
+the command has our streams if ECHO is 1. COMMAND is a pipe that holds it as JSON. FRONT is a socket
+to the process that the user started, MONITOR one to the process that watches; each carries JSON
+objects, one a line. The relay sends to both `{"started": pid}`, `{"ended": code}` (negative: a
+signal), `{"stopped": number}` (of job control), `{"interrupted": by}` (a signal that did not come
+from MONITOR, or Ctrl-C was typed) and `{"over": code}`: no start is to come; to MONITOR also
+`{"wrote": bytes}` if REPORTS is 1, so that it need not poll. It takes `{"signal": number}`,
+`{"resize": true}`, `{"foreground": bool}`, `{"note": text}`, and after an end `{"start":
+{"command", "shown", "environment"}}` (`shown`: without secrets, for the log) or `{"release":
+true}`. If MONITOR is closed, an end is the last.
 
 Where a stream of ours is a terminal, the command gets a pseudo-terminal in its place, and what is
 typed goes there unchanged, so that bars, colours, Ctrl-C and Ctrl-Z are as without the relay.

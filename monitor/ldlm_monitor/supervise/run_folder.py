@@ -46,11 +46,11 @@ class RunSurroundings(View):
 
 
 class RunRecord(View):
-    """A supervised run. `command` has no secrets. `relay` and `relay_started` (ticks after boot) are its relay's process."""
+    """A supervised run. `relay` and `relay_started` (ticks after boot) are its relay's process."""
 
     schema_: Literal["ldlm.run/1"] = Field(default=SCHEMA, alias="schema")
     name: str = Field(description="NAME_TIME: the folder's name, and the log's")
-    command: tuple[str, ...]
+    command: tuple[str, ...] = Field(description="secrets are redacted")
     directory: str
     log: str
     started_at: float = Field(description="Unix seconds")

@@ -7,7 +7,7 @@ hidden too, and longer than usual words.
 
 PASSWORDS = (
     r"pass(?:word|phrase|code)s?|requirepass|masterauth|sshpass|contrase(?:n\x{303}?|\x{f1})a"
-    r"|passwor[td]|pa(?:sswort|lavra[_ -]passe|rola[_ ]d.ordine)|kennwort|senha|mot[_ -]de[_ -]passe"
+    r"|passwort|palavra[_ -]passe|parola[_ ]d.ordine|kennwort|senha|mot[_ -]de[_ -]passe"
     r"|has\x{142}o|haslo|heslo|jelsz\x{f3}|wachtwoord|adgangskode|passord|salasana|\x{15f}ifre|sifre"
     r"|l(?:\x{f6}|o\x{308}?)senord|parol\x{103}|m\x{1ead}t kh\x{1ea9}u|kata[_ ]sandi"
     r"|пароль|гасло|лозинка|κωδικός|סיסמה|كلمة المرور|पासवर्ड|รหัสผ่าน"
@@ -77,24 +77,32 @@ TOKENS = (
     ("GitHub", r"gh[oprsu]_[A-Za-z0-9_]{16,}|github_pat_[A-Za-z0-9_]{20,}"),
     (
         "GitLab",
-        r"gl(?:agent|cbt|dt|ffct|ft|imt|oas|pat|ptt|rt|soat|wt)-[A-Za-z0-9_.-]{16,}"
-        r"|GR1348941[A-Za-z0-9_-]{16,}",
+        (
+            r"gl(?:agent|cbt|dt|ffct|ft|imt|oas|pat|ptt|rt|soat|wt)-[A-Za-z0-9_.-]{16,}"
+            r"|GR1348941[A-Za-z0-9_-]{16,}"
+        ),
     ),
     (
         "Slack",
-        r"(?i:xox[a-z])(?:\.xox[a-z])?-[A-Za-z0-9-]{8,}|(?i:xox[a-z])-(?:[0-9]+-)+[A-Za-z0-9]+"
-        r"|xapp-[A-Za-z0-9-]{8,}",
+        (
+            r"(?i:xox[a-z])(?:\.xox[a-z])?-[A-Za-z0-9-]{8,}|(?i:xox[a-z])-(?:[0-9]+-)+[A-Za-z0-9]+"
+            r"|xapp-[A-Za-z0-9-]{8,}"
+        ),
     ),
     (
         "AWS",
-        r"(?:A3T[A-Z0-9]|A(?:BIA|CCA|GPA|IDA|IPA|KIA|NPA|NVA|ROA|SIA))[A-Z0-9]{16}"
-        r"|ABSK[A-Za-z0-9+/]{100,}={0,2}|bedrock-api-key-[A-Za-z0-9+/=]{20,}"
-        r"|k8s-aws-v1\.[A-Za-z0-9_=-]{16,}",
+        (
+            r"(?:A3T[A-Z0-9]|A(?:BIA|CCA|GPA|IDA|IPA|KIA|NPA|NVA|ROA|SIA))[A-Z0-9]{16}"
+            r"|ABSK[A-Za-z0-9+/]{100,}={0,2}|bedrock-api-key-[A-Za-z0-9+/=]{20,}"
+            r"|k8s-aws-v1\.[A-Za-z0-9_=-]{16,}"
+        ),
     ),
     (
         "Google",
-        r"AIza[A-Za-z0-9_-]{30,}|ya29\.[A-Za-z0-9_-]{16,}|GOCSPX-[A-Za-z0-9_-]{20,}"
-        r"|1//0[A-Za-z0-9_-]{30,}",
+        (
+            r"AIza[A-Za-z0-9_-]{30,}|ya29\.[A-Za-z0-9_-]{16,}|GOCSPX-[A-Za-z0-9_-]{20,}"
+            r"|1//0[A-Za-z0-9_-]{30,}"
+        ),
     ),
     ("Azure", r"[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,34}"),
     ("Alibaba, Tencent", r"LTAI[A-Za-z0-9]{16,24}|AKID[A-Za-z0-9]{32}"),

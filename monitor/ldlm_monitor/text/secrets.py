@@ -7,6 +7,7 @@ input. The words and tokens are in `secret_words`; docs/security.md says why no 
 
 from collections.abc import Callable
 from functools import cache, lru_cache
+from itertools import pairwise
 from typing import Any
 
 import re2
@@ -26,6 +27,8 @@ REDACTED = "[redacted]"  # stands where a secret was
 
 _STRONG = rf"[A-Za-z0-9_.-]*(?:{PASSWORDS}|{NAMES}){AFTER_NAME}"
 _WEAK = rf"(?:[A-Za-z0-9_.-]*[_.-]|\b)(?:[a-z]+Token|{WEAK_NAMES})"
+_LEAST_RANDOM = 8
+"""Characters of a value that may be random: a choice; shorter ones are words or numbers."""
 # What may stand between a name and its sign: quotes, escaped ones, those of HTML and of URLs.
 _CLOSE = r"(?:\\*[\"'`]|&(?:quot|\#39|\#x27);|%22|[\])])*"
 _SIGN = r"\s*(?:::|:=|=>|=|:|\x{ff1a}|\x{ff1d}|\\u003[ad]|%3[ad])\s*"
@@ -42,13 +45,11 @@ _VALUE = (
     r"|([A-Za-z_.&]{0,20}[\[({]+)[^\])}\n]+|((?:!!str\s+)?)[^\s\"'\\]\S*)"
 )
 _WORD = r"[A-Za-z0-9._~+/=!@\#%^&*-]"
-_RANDOM = rf"((?:[A-Za-z_]{{1,20}}\()?b?\\*[\"'`$]*)({_WORD}{{8,}})"
+_RANDOM = rf"((?:[A-Za-z_]{{1,20}}\()?b?\\*[\"'`$]*)({_WORD}{{{_LEAST_RANDOM},}})"
 _TO_SPACE = r"[^\s\"'<>]+"  # the rest of a URL
 
-_SHOWN = frozenset("none null nil true false undefined str optional".split())  # noqa: SIM905
+_SHOWN = frozenset(("none", "null", "nil", "true", "false", "undefined", "str", "optional"))
 """Values that are none."""
-_LEAST_RANDOM = 8
-"""Characters of a value that may be random: a choice; shorter ones are words or numbers."""
 _CHANGES = 0.34
 """Share of neighbours of another kind (small, capital, digit) in a random word, at the least.
 Letters and digits drawn at random have 0.62, hexadecimal ones 0.47, words in CamelCase 0.3."""
@@ -61,7 +62,7 @@ def _is_random(word: str) -> bool:
         for each in word
     )
     for part in kinds.split():
-        changes = sum(one != two for one, two in zip(part, part[1:], strict=False))
+        changes = sum(one != two for one, two in pairwise(part))
         if len(part) >= _LEAST_RANDOM and changes >= max(3, _CHANGES * (len(part) - 1)):
             return True
     return False
@@ -99,7 +100,7 @@ def _url(found: Any) -> str:
     scheme, secret = found.groups()
     rest = secret.partition(":")[2]
     after_port = rest.lstrip("0123456789")
-    is_port = after_port != rest and after_port.startswith(("/", "<"))
+    is_port = 0 < len(rest) - len(after_port) <= 5 and after_port.startswith(("/", "<"))
     return str(found.group(0)) if is_port else f"{scheme}{REDACTED}@"
 
 
@@ -131,6 +132,10 @@ _QUERY = (
     r"|code|pass|(?:access|api|auth|id|accesskey)_?(?:key|id)|awsaccesskeyid|key"
     r"|x-(?:amz|goog)-[a-z-]+)=)[^&\s\"'<>\#]+"
 )
+_AUTHORIZATION = (
+    rf"(?i)(authorization{_CLOSE}\s*[:=,]\s*(?:b?\\?[\"'])?)"
+    r"(?:digest[^\n]+|(?:[a-z0-9-]+[ \t]+)?[^\s\"'\\]+)"
+)
 # Names that detect-secrets expects before keys of IBM Cloud, Cloudant and SoftLayer.
 _VENDOR = (
     r"(?i)((?:\b|[_-])(?:(?:api|cloudant|cloud|clou|cl|cos|iam|ibm(?:[_-]?cos)?|secret|softlayer|sl)"
@@ -153,10 +158,7 @@ _RULES: tuple[tuple[str, Callable[[Any], str]], ...] = (
     (r"(?i)(api\.telegram\.org/bot)[^\s/\"'<>]+", _whole),
     (r"(?i)(https?://api.softlayer.com/soap/v3(?:.1)?/)[a-z0-9]+", _whole),
     (_QUERY, _whole),
-    (
-        rf"(?i)(authorization{_CLOSE}\s*[:=,]\s*(?:b?\\?[\"'])?)(?:digest[^\n]+|(?:[a-z0-9-]+[ \t]+)?[^\s\"'\\]+)",
-        _whole,
-    ),
+    (_AUTHORIZATION, _whole),
     (r"(?i)\b(bearer\s+)[A-Za-z0-9._~+/=-]{6,}", _whole),
     (r"(?i)(\bcookie:\s*)[^\n]+", _whole),
     (r"(?i)(<cookie [^\s=>]+=)[^\s>]+", _whole),
