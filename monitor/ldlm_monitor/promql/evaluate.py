@@ -173,9 +173,11 @@ class Evaluator:
 
         def windows(query: QueryTimes) -> Iterator[tuple[Labels, Iterator[RangeWindow | None]]]:
             spans = Spans(query.shifted(node.shift), node.seconds)
-            slots = [*subquery_slots(spans.pairs(), step)]
-            if self._budget is not None:
-                self._budget.selects(SUBQUERY_TIME * sum(map(len, slots)))
+            slots = []
+            for each in subquery_slots(spans.pairs(), step):
+                if self._budget is not None:  # asked for each span: there may be a million
+                    self._budget.selects(SUBQUERY_TIME * len(each))
+                slots.append(each)
             times = [exact(slot * step) for each in slots for slot in each]
             if not times:
                 return
