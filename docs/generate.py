@@ -26,6 +26,7 @@ from ldlm_monitor.notify.webhook import WebhookBody  # noqa: E402
 from ldlm_monitor.promql.floats import ARITHMETIC, COMPARISON  # noqa: E402
 from ldlm_monitor.promql.functions import ELEMENTWISE, OVER_VECTOR  # noqa: E402
 from ldlm_monitor.promql.operators import AGGREGATIONS, SET_OPERATORS  # noqa: E402
+from ldlm_monitor.promql.expression_text import MAX_OPERATORS  # noqa: E402
 from ldlm_monitor.promql.parse import EXPERIMENTAL, MAX_DEPTH  # noqa: E402
 from ldlm_monitor.promql.ranges import OVER_RANGE  # noqa: E402
 from ldlm_monitor.promql.special import SPECIAL  # noqa: E402
@@ -318,6 +319,8 @@ def promql() -> str:
     for of, names in rows.items():
         table.append(f"| {of} | {', '.join(f'`{name}`' for name in sorted(names))} |")
     table.append(f"| levels of nesting | {MAX_DEPTH} |")
+    counted = "operators, opening brackets, regexes and Unicode classes of an expression"
+    table.append(f"| {counted} | {MAX_OPERATORS} |")
     begin, end = TABLES
     before, _, rest = (PAGES / "promql.md").read_text("utf-8").partition(begin)
     return f"{before}{begin}\n\n" + "\n".join(table) + f"\n\n{end}{rest.partition(end)[2]}"

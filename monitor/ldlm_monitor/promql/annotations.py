@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ldlm_monitor.model.points import Labels
 from ldlm_monitor.promql.analysis import TIME_FUNCTIONS, Expression
+from ldlm_monitor.promql.expression_text import blanked
 from ldlm_monitor.promql.floats import INF
 from ldlm_monitor.promql.functions import BOUND, bound_of, buckets_at_each, merged_buckets
 from ldlm_monitor.promql.nodes import (
@@ -24,7 +25,7 @@ from ldlm_monitor.promql.nodes import (
 )
 from ldlm_monitor.promql.ranges import QueryTimes
 from ldlm_monitor.text.format import iso
-from ldlm_monitor.text.golang import LITERAL, go_float, quoted
+from ldlm_monitor.text.golang import go_float, quoted
 
 INFO, WARNING = "PromQL info: ", "PromQL warning: "  # how an annotation begins
 _RATES = frozenset({"rate", "increase"})
@@ -36,7 +37,6 @@ _CALL = re.compile(
     r"\s*(?:(?:by|without)\s*\([^)]*\)\s*)?\(\s*",
     re.IGNORECASE,
 )
-APART = re.compile(rf"{LITERAL}|#[^\n]*", re.DOTALL)  # literals and comments, whose words are none
 
 Place = tuple[Call | Aggregation, int | None]
 """A node, and the number of the argument that a note is about, or None for the node itself."""
@@ -166,8 +166,3 @@ def _places(expression: Expression) -> Callable[[Call | Aggregation, int | None]
 
 def _name(node: object) -> str:
     return node.function if isinstance(node, Call) else getattr(node, "operator", "")
-
-
-def blanked(text: str) -> str:
-    """`text` with spaces in place of its string literals and comments; the rest keeps its place."""
-    return APART.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)

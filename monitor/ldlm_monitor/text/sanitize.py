@@ -109,8 +109,12 @@ def escaped_json(document: bytes) -> bytes:
     """
     if document.isascii():  # as most records are; JSON escapes the controls of ASCII itself
         return document
-    shown = _UNSEEN.sub(lambda found: json.dumps(found.group(0))[1:-1], document.decode())
-    return str(shown).encode()
+    return visible(document.decode()).encode()
+
+
+def visible(text: str) -> str:
+    r"""`text` with controls and invisible characters as `\u` escapes; line ends and tabs stay."""
+    return str(_UNSEEN.sub(lambda found: json.dumps(found.group(0))[1:-1], text))
 
 
 def run_path(run: str) -> str:
