@@ -75,8 +75,8 @@ class Opening:
     def close(self, code: int, *, send_seconds: float | None = None) -> tuple[int, Snapshot | None]:
         """End the daemon after the screen was closed with the exit code `code`.
 
-        `send_seconds` replaces the constructor's. Returns the process's exit code and, if a person ended the monitor, the last snapshot.
-        Raises the exception that ended the daemon, if any.
+        `send_seconds` replaces the constructor's. Returns the process's exit code and, if a person
+        ended the monitor, the last snapshot. Raises the exception that ended the daemon, if any.
         """
         by_a_person = not self.ended()
         if send_seconds is not None:

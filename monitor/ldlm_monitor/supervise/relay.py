@@ -41,8 +41,8 @@ _INTERRUPT, _SUSPEND = b"\x03", b"\x1a"
 """Ctrl-C and Ctrl-Z, unless the user has bound other keys with stty."""
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 SAME_SECONDS = 1.0
-"""Seconds within which a signal to us and one to the front are one, sent to all processes. A choice:
-a front that still starts passes it on half a second later; nobody asks twice in two ways so fast."""
+"""Seconds within which a signal to us and one to the front are one, sent to all processes. A
+choice: a starting front passes it on half a second late; nobody asks in two ways so fast."""
 _OF_THE_FRONT = (signal.SIGUSR1, signal.SIGUSR2)
 
 

@@ -25,8 +25,8 @@ class RunSession:
     """Carries the supervisor's orders out: `turn` until `exit_code` is known.
 
     `exit_code`: the command's last one, as shells give it. `asked_by`: the name of the last signal
-    by which somebody asked it to end, or `ldlm-monitor stop`; "" if nobody did. `resume_command`: what a restart runs
-    instead. `requeues`: Slurm's part of a restart is done, not only noted.
+    by which somebody asked it to end, or `ldlm-monitor stop`; "" if nobody did. `resume_command`:
+    what a restart runs instead. `requeues`: Slurm's part of a restart is done, not only noted.
     """
 
     def __init__(
