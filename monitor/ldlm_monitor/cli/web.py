@@ -91,11 +91,15 @@ class _Screens(Server):
         except TimeoutError:
             raise web.HTTPServiceUnavailable(text=_FULL) from None
         socket = web.WebSocketResponse(heartbeat=HEARTBEAT_SECONDS)
+
+        async def close() -> None:
+            await socket.close()
+
         window = _Window(
             self.command,
             write_bytes=socket.send_bytes,
             write_str=socket.send_str,
-            close=socket.close,
+            close=close,
             download_manager=self.download_manager,
         )
         try:
