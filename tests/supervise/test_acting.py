@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.live.conftest import Slack
-from tests.supervise.conftest import RUN, Ran, until
+from tests.supervise.conftest import RUN, Ran, family, signal_all, until
 
 from ldlm_monitor.supervise import evidence
 from ldlm_monitor.supervise.run_folder import RunRecord, all_runs
@@ -173,6 +173,49 @@ def test_what_a_person_ends_is_no_crash_and_not_started_again(
     assert "TrainingCrashed" not in report.read_text() + sent(slack)
     assert ("JobKilled" in report.read_text()) == (by == "SIGTERM")
     assert ("STOP (" in report.read_text()) == (by != "SIGTERM")
+
+
+def test_a_job_whose_processes_are_all_sent_sigterm_is_reported_before_its_front_ends(
+    folder: Path, slack: Slack
+) -> None:
+    """Slurm's way to end a job; it kills what is left of it when the script, our caller, ends."""
+    process = started(folder, "endless")
+    until(lambda: any("step 9/" in Path(each.log).read_text() for each in all_runs()))
+    signal_all(family(process.pid), signal.SIGTERM)
+    assert process.wait(60) == 128 + signal.SIGTERM
+    (record,) = all_runs()
+    report = (folder / "state/ldlm-monitor/runs" / record.name / "report.txt").read_text()
+    assert record.exit_code == 128 + signal.SIGTERM
+    assert Path(record.log).read_text().count("asked to end by SIGTERM") == 1
+    assert "killed" in report
+    assert "JobKilled firing (warning)" in sent(slack)
+
+
+def test_a_crash_in_a_job_is_reported_before_its_script_goes_on(
+    folder: Path, slack: Slack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "12")
+    assert started(folder, "crash").wait(100) == 1
+    (record,) = all_runs()
+    assert (folder / "state/ldlm-monitor/runs" / record.name / "report.txt").read_text()
+    assert "TrainingCrashed" in sent(slack)
+
+
+def test_a_second_signal_ends_the_wait_for_the_report(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LDLM_EVALUATION_INTERVAL", "60")  # so that it would be long
+    process = started(folder, "endless")
+    until(lambda: any("step 9/" in Path(each.log).read_text() for each in all_runs()))
+    process.terminate()
+    until(lambda: next(all_runs()).exit_code is not None)
+    assert process.poll() is None
+    process.terminate()
+    assert process.wait(60) == 128 + signal.SIGTERM
+    (record,) = all_runs()
+    report = folder / "state/ldlm-monitor/runs" / record.name / "report.txt"
+    assert not report.exists()
+    until(report.exists)  # its monitor goes on
 
 
 def test_reports_find_a_run_by_its_name(run: Callable[..., Ran], folder: Path) -> None:

@@ -18,12 +18,14 @@ from typing import Any
 
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.probe import process
+from ldlm_monitor.supervise import slurm
 from ldlm_monitor.supervise.run_folder import RunRecord, keep, new_folder, new_log
 from ldlm_monitor.supervise.streams import Link
 from ldlm_monitor.text.sanitize import redacted_arguments
 
 ROTATE_BYTES = 1 << 30
 """Bytes after which a log is renamed: a choice; editors open a GiB, and few runs write one."""
+WAIT_SECONDS = 0.05  # between two looks whether the monitor has ended: a choice, not noticed
 _SOURCE = str(Path(__file__).parent.parent.parent)
 # With -I -S, without site-packages, the relay starts in a few hundredths of a second.
 _RELAY = (
@@ -38,6 +40,7 @@ class Front:
 
     def __init__(self, link: Link) -> None:
         self._link = link
+        self._got = list[int]()
         self.take_signals()
 
     def take_signals(self, hung_up: Callable[[], object] = lambda: None) -> None:
@@ -48,6 +51,7 @@ class Front:
         send = self._link.send
 
         def pass_on(number: int, _: FrameType | None) -> None:
+            self._got.append(number)
             if number == signal.SIGHUP:
                 hung_up()
             send({"signal": number})
@@ -78,6 +82,22 @@ class Front:
                     code = said["over"]
                     self._link.close()
         return shells(code)
+
+    def wait_for_monitor(self, pid: int, seconds: float) -> None:
+        """Wait until the monitor `pid`, our child, has reported, where our end would end it.
+
+        A scheduler that sent SIGTERM ends what is left of a job once we have ended; so does Slurm
+        at the end of any job's script, and the kernel at that of a container's first process.
+        Another signal ends the wait.
+        """
+        if not (signal.SIGTERM in self._got or slurm.job_of(os.environ) or os.getpid() == 1):
+            return
+        before, until = len(self._got), time.monotonic() + seconds
+        with contextlib.suppress(ChildProcessError):
+            while len(self._got) == before and time.monotonic() < until:
+                if os.waitpid(pid, os.WNOHANG)[0]:
+                    return
+                time.sleep(WAIT_SECONDS)
 
     def _go_on(self, number: int, _: FrameType | None) -> None:
         self._link.send({"foreground": is_foreground(), "resize": True, "signal": signal.SIGCONT})

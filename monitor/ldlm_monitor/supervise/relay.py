@@ -41,6 +41,10 @@ processes that it left behind. A choice: what it wrote itself is in the streams 
 _INTERRUPT, _SUSPEND = b"\x03", b"\x1a"
 """Ctrl-C and Ctrl-Z, unless the user has bound other keys with stty."""
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+SAME_SECONDS = 1.0
+"""Seconds within which a signal to us and one to the front are one, sent to all processes. A
+choice: a starting front passes it on half a second late; nobody asks in two ways so fast."""
+_OF_THE_FRONT = (signal.SIGUSR1, signal.SIGUSR2)
 
 
 class Relay:
@@ -67,10 +71,14 @@ class Relay:
         signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self._asked: list[int] = []
+        self._passed: tuple[int, Link | None, float] = (0, None, 0.0)  # the last by `_end_by`
         signal.signal(STOP, lambda number, _: self._asked.append(number))
         for number in _ENDING:
             if signal.getsignal(number) is not signal.SIG_IGN:  # as with nohup
                 signal.signal(number, lambda number, _: self._asked.append(number))
+        # Slurm signals all processes of a step: by default these would end us, and the command.
+        for number in _OF_THE_FRONT:
+            signal.signal(number, lambda *_: None)
 
     def run(self, command: Sequence[str], shown: Sequence[str]) -> None:
         """Relay until the command has ended, its output too, and no other start is to come.
@@ -144,7 +152,7 @@ class Relay:
                         self._monitor.send({"wrote": len(data)})
         self._pass_keys(ready)
         while self._asked:
-            self._end_by(self._asked.pop(0))
+            self._end_by(self._asked.pop(0), None)
         for link in self._links():
             if ready.get(link.fileno()):
                 for order in link.receive():
@@ -217,7 +225,10 @@ class Relay:
     def _obey(self, order: Mapping[str, Any], by: Link) -> None:
         if "signal" in order:
             is_asked = by is not self._monitor and order["signal"] in _ENDING
-            (self._end_by if is_asked else self._signal)(order["signal"])
+            if is_asked:
+                self._end_by(order["signal"], by)
+            else:
+                self._signal(order["signal"])
         if "resize" in order:
             self._terminal.resize()
         if "foreground" in order:
@@ -229,8 +240,13 @@ class Relay:
         if "release" in order:
             self._finish()
 
-    def _end_by(self, number: int) -> None:
-        """Pass on a signal by which somebody ends the command."""
+    def _end_by(self, number: int, link: Link | None) -> None:
+        """Pass on a signal by which somebody ends the command; it came by `link`, None: to us."""
+        now = time.monotonic()
+        before, other, at = self._passed
+        if number == before and link is not other and now - at < SAME_SECONDS:
+            return
+        self._passed = number, link, now
         passed = signal.SIGTERM if number == STOP else signal.Signals(number)
         self._note_interrupt("ldlm-monitor stop" if number == STOP else passed.name)
         self._signal(passed)

@@ -25,8 +25,9 @@ LOOK_SECONDS = 0.25  # between two looks at the alerts, which are to be acted on
 class RunSession:
     """Carries the supervisor's orders out: `turn` until `exit_code` is known.
 
-    `exit_code`: the command's last one, as shells give it. `again`: the command that a restart
-    runs. `requeues`: Slurm's part of a restart is done, not only noted.
+    `exit_code`: the command's last one, as shells give it. `asked_by`: the name of the last signal
+    by which somebody asked it to end, or `ldlm-monitor stop`; "" if nobody did. `again`: the
+    command that a restart runs. `requeues`: Slurm's part of a restart is done, not only noted.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class RunSession:
         self._restart: Order | None = None
         self._processes: CommandProcesses | None = None
         self.exit_code: int | None = None
+        self.asked_by = ""
 
     def turn(self, look: Callable[[], Snapshot | None]) -> None:
         """Heed the relay, for which it waits a moment, and the alerts.
@@ -126,6 +128,7 @@ class RunSession:
 
     def _heed(self, said: Mapping[str, Any], now: float) -> None:
         if "interrupted" in said:
+            self.asked_by = said["interrupted"]
             self._supervisor.interrupted()
             if self._restart is not None:  # between two attempts: there will be none
                 self._restart = None
