@@ -16,7 +16,7 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "monitor"), str(ROOT / "doctor")]
+sys.path[:0] = [str(ROOT / each) for each in ("monitor", "callback", "doctor", "promrules")]
 
 from ldlm_doctor.model import Check, checks  # noqa: E402 # it need not be installed
 from ldlm_monitor.analysis.compare.comparison import Comparison  # noqa: E402
@@ -27,6 +27,7 @@ from ldlm_monitor.records import adapter  # noqa: E402
 from ldlm_monitor.report.document import Report  # noqa: E402
 from ldlm_monitor.serve.openapi import Spelled  # noqa: E402
 from ldlm_promrules.promql.expression_parser import EXPERIMENTAL, MAX_DEPTH  # noqa: E402
+from ldlm_promrules.promql.expression_text import MAX_OPERATORS  # noqa: E402
 from ldlm_promrules.promql.floats import ARITHMETIC, COMPARISON  # noqa: E402
 from ldlm_promrules.promql.functions import ELEMENTWISE, OVER_VECTOR  # noqa: E402
 from ldlm_promrules.promql.operators import AGGREGATIONS, SET_OPERATORS  # noqa: E402
@@ -318,6 +319,8 @@ def promql() -> str:
     for of, names in rows.items():
         table.append(f"| {of} | {', '.join(f'`{name}`' for name in sorted(names))} |")
     table.append(f"| levels of nesting | {MAX_DEPTH} |")
+    counted = "operators, opening brackets, regexes and Unicode classes of an expression"
+    table.append(f"| {counted} | {MAX_OPERATORS} |")
     begin, end = TABLES
     before, _, rest = (PAGES / "promql.md").read_text("utf-8").partition(begin)
     return f"{before}{begin}\n\n" + "\n".join(table) + f"\n\n{end}{rest.partition(end)[2]}"

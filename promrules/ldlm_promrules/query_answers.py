@@ -16,6 +16,7 @@ from ldlm_promrules.promql.expression import Expression, metric_names, names_its
 from ldlm_promrules.promql.floats import decimal_text
 from ldlm_promrules.promql.nodes import Range, Subquery, Text
 from ldlm_promrules.promql.ranges import QueryTimes, exact
+from ldlm_promrules.promql.special import Budget
 from ldlm_promrules.samples import Labels, Storage
 
 MAX_STEPS = 11_000
@@ -31,16 +32,20 @@ def metrics_of(expression: Expression) -> frozenset[str] | None:
 
 
 def instant(
-    storage: Storage, expression: Expression, at: float, notes: Notes | None = None
+    storage: Storage,
+    expression: Expression,
+    at: float,
+    notes: Notes | None = None,
+    budget: Budget | None = None,
 ) -> Answer:
     """The value at `at` (Unix seconds): a scalar, string, vector or matrix. Raises RuleError.
 
-    `notes`: filled with what there is to say beside it.
+    `notes`: filled with what there is to say beside it. `budget`: what it may take.
     """
     root = expression.root
     if isinstance(root, Text):
         return {"resultType": "string", "result": [_time(at), root.value]}
-    evaluator = Evaluator(storage, notes=notes)
+    evaluator = Evaluator(storage, notes=notes, budget=budget)
     if isinstance(root, Range | Subquery):
         found = evaluator.windows(root)(QueryTimes(at, at, (at,)))
         windows = ((labels, window) for labels, (window,) in found if window is not None)
@@ -63,12 +68,14 @@ def over(
     step: float,
     *,
     notes: Notes | None = None,
+    budget: Budget | None = None,
 ) -> Answer:
     """As `instant`, the values every `step` (above 0) seconds from `start` to `end`."""
     if isinstance(expression.root, Text | Range | Subquery):
         kind = "string" if isinstance(expression.root, Text) else "range vector"
         raise RuleError(f"a {kind} has no value over time", remedy="query an instant vector")
-    found = Evaluator(storage, notes=notes).over(expression, steps(start, end, step), end)
+    evaluator = Evaluator(storage, notes=notes, budget=budget)
+    found = evaluator.over(expression, steps(start, end, step), end)
     return _matrix((each.labels, each.times, each.values) for each in found)
 
 

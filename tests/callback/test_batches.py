@@ -21,9 +21,8 @@ def noisy(steps: int) -> Iterator[tuple[int, float]]:
 
 
 def replayed(folder: Path) -> "Snapshot":
-    from ldlm_monitor.playback.log_replay import Replay
-
     from ldlm_monitor.config import Settings
+    from ldlm_monitor.playback.log_replay import Replay
 
     replay = Replay(Settings(files=(str(folder),)))
     assert [*replay.transitions()]

@@ -1,6 +1,7 @@
 """The screen in a browser: what its page and its WebSocket do, spoken to as a browser does."""
 
 import asyncio
+import contextlib
 import json
 import re
 import subprocess
@@ -20,6 +21,8 @@ from test_every_key import documented  # noqa: E402
 pytestmark = pytest.mark.live
 PATIENCE = 60.0
 NAN = "step {step} loss nan\n"
+READING: list[Any] = []  # tasks, of which asyncio keeps only weak references
+SOCKET = "/ws?width=100&height=30"
 
 
 def page_of(daemon: Any) -> str:
@@ -42,11 +45,52 @@ async def until(socket: Any, word: str) -> None:
                 shown += message.data
 
 
+async def windows(session: Any, page: str, count: int) -> list[Any]:
+    """Sockets of windows that have drawn the screen, and that are read on, as pings need it."""
+
+    async def read(socket: Any) -> None:
+        async for _ in socket:
+            pass
+
+    async def window() -> Any:
+        socket = await session.ws_connect(page + SOCKET)
+        await until(socket, "step 30")
+        READING.append(asyncio.create_task(read(socket)))
+        return socket
+
+    return await asyncio.gather(*(window() for _ in range(count)))
+
+
 @pytest.fixture
-def page(start: Callable[..., Any], append: Callable[[str, str], Path]) -> str:
+def daemon(start: Callable[..., Any], append: Callable[[str, str], Path]) -> Any:
     append("a.log", "".join(f"step {step} loss 2.5\n" for step in range(30)))
     append("a.log", NAN.format(step=30))
-    return page_of(start("a.log", "--web", "--web-listen", "127.0.0.1:0").ready())
+    return start("a.log", "--web", "--web-listen", "127.0.0.1:0").ready()
+
+
+@pytest.fixture
+def page(daemon: Any) -> str:
+    return page_of(daemon)
+
+
+def processes_of(daemon: Any) -> list[int]:
+    """All that it started and that still run."""
+    found = [daemon.process.pid]
+    for each in found:  # it grows while it is read
+        with contextlib.suppress(FileNotFoundError):
+            tasks = Path(f"/proc/{each}/task").glob("*/children")
+            found.extend(int(child) for task in tasks for child in task.read_text().split())
+    return found[1:]
+
+
+async def become(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not holds():
+            await asyncio.sleep(0.02)
+
+
+def are_gone(pids: list[int]) -> bool:
+    return not any(Path(f"/proc/{each}").exists() for each in pids)
 
 
 def test_a_browser_gets_the_screen_and_its_keys_work(page: str) -> None:
@@ -62,6 +106,53 @@ def test_a_browser_gets_the_screen_and_its_keys_work(page: str) -> None:
                 await until(socket, "step 30")
                 await socket.send_json(["stdin", "3"])
                 await until(socket, "NonFiniteLoss")
+
+    asyncio.run(browse())
+
+
+def test_four_windows_are_a_process_each_and_one_more_waits_for_another_to_close(
+    daemon: Any, page: str
+) -> None:
+    async def browse() -> None:
+        async with aiohttp.ClientSession() as session:
+            first, *_ = await windows(session, page, 4)
+            before = processes_of(daemon)
+            assert len(before) == 4
+            async with session.get(page + SOCKET) as response:
+                assert (response.status, await response.text()) == (
+                    503,
+                    "4 windows of the screen are open, the most at once: close one first.",
+                )
+            fifth = asyncio.create_task(windows(session, page, 1))
+            await asyncio.sleep(0)
+            await first.close()
+            await fifth
+            assert len(processes_of(daemon)) == 4
+            assert len(set(processes_of(daemon)) - set(before)) == 1
+
+    asyncio.run(browse())
+    asyncio.run(become(lambda: not processes_of(daemon)))
+
+
+def test_a_window_whose_browser_answers_nothing_is_ended(daemon: Any, page: str) -> None:
+    async def browse() -> None:
+        async with aiohttp.ClientSession() as session:
+            socket = await session.ws_connect(page + SOCKET, autoping=False)
+            await become(lambda: bool(processes_of(daemon)))
+            await become(lambda: not processes_of(daemon))
+            await socket.close()
+
+    asyncio.run(browse())
+
+
+def test_windows_end_with_a_monitor_that_is_killed(daemon: Any, page: str) -> None:
+    async def browse() -> None:
+        async with aiohttp.ClientSession() as session:
+            await windows(session, page, 2)
+            started = processes_of(daemon)
+            assert len(started) == 2
+            daemon.process.kill()
+            await become(lambda: are_gone(started))
 
     asyncio.run(browse())
 
@@ -105,6 +196,23 @@ def test_in_a_browser_keys_work_at_once_nothing_is_fetched_and_the_end_is_plain(
             assert browser.seen("Network.loadingFailed") == []
             logged = [each["entry"] for each in browser.seen("Log.entryAdded")]
             assert [each for each in logged if each["source"] in ("security", "network")] == []
+
+    asyncio.run(browse())
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+def test_a_browser_says_that_a_window_is_one_too_many(page: str, tmp_path: Path) -> None:
+    async def browse() -> None:
+        async with aiohttp.ClientSession() as session:
+            first, *_ = await windows(session, page, 4)
+            async with browsing(tmp_path / "profile", page) as browser:
+                await browser.until("document.body.classList.contains('-closed')")
+                text = await browser.value("document.body.innerText")
+                assert "too many windows of this screen are open" in text
+                assert "has ended\n" not in text
+                await first.close()
+                await browser.press("Enter")
+                await browser.until("document.body.classList.contains('-first-byte')")
 
     asyncio.run(browse())
 

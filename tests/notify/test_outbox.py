@@ -1,5 +1,7 @@
 """The outbox: committed before it is sent, in order, until it is accepted."""
 
+import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -18,6 +20,7 @@ from ldlm_monitor.notify.deliveries import LONGEST_PAUSE, pause
 from ldlm_monitor.notify.message import Notification, Receipt, to_json
 from ldlm_monitor.notify.outbox import KEPT_SECONDS, Outbox
 from ldlm_monitor.notify.policy import Policy
+from ldlm_monitor.state import database
 
 NOW = 1_700_000_000.0
 DOWN = DeliveryError("down")
@@ -276,6 +279,79 @@ def test_a_disk_that_fills_up_loses_nothing_that_waits(tmp_path, make_notificati
     notice, *rest = result.stdout.splitlines()
     assert "kept in memory only" in notice
     assert rest == ["firing", "resolved", "2"]
+
+
+ROOM_AGAIN = """
+import errno, logging, os, signal, sys, threading
+from pathlib import Path
+from ldlm_monitor.notify.message import Notification, from_json
+from ldlm_monitor.notify.outbox import Outbox
+from ldlm_monitor.state import database
+
+database.RETRY_SECONDS = 0.05
+said, heard = [], threading.Event()
+class Heard(logging.Handler):
+    def emit(self, record):
+        said.append(record.getMessage())
+        if "can be used again" in said[-1]:
+            heard.set()
+logging.basicConfig(handlers=[Heard()], level="INFO")
+disk = Path(sys.argv[1])
+box = Outbox(disk / "state" / "outbox.db")
+first, second, third = (from_json(Notification, text) for text in sys.argv[2:])
+box.add(first, ["slack"], 1.0)
+with (disk / "checkpoint").open("wb", buffering=0) as full:
+    try:
+        while True:
+            full.write(bytes(4096))
+    except OSError as error:
+        assert error.errno == errno.ENOSPC
+box.add(second, ["slack"], 2.0)
+assert len(said) == 1 and "kept in memory only" in said[0], said
+(disk / "checkpoint").unlink()
+assert heard.wait(60), said
+box.add(third, ["slack"], 3.0)
+print(len(said), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="mounts a disk of its own, which needs root")
+def test_what_a_full_disk_kept_in_memory_is_on_it_once_there_is_room(tmp_path, make_notification):
+    """Without a restart, so that a `kill -9` afterwards loses nothing."""
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "none", str(tmp_path)], check=True)
+    try:
+        sent = [to_json(make_notification(run=run, line="y" * 3900)) for run in "abc"]
+        command = [sys.executable, "-c", ROOM_AGAIN, str(tmp_path), *sent]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (result.returncode, result.stdout) == (-signal.SIGKILL, "2\n"), result.stderr
+        box = Outbox(tmp_path / "state" / "outbox.db")
+        assert [each.run for each in drain(box, "slack", 5.0)] == ["a", "b", "c"]
+        box.close()
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+def test_a_file_that_a_start_could_not_read_is_never_written_over(
+    tmp_path, make_notification, caplog, monkeypatch
+):
+    """What waits in it is sent by the next start."""
+    monkeypatch.setattr(database, "RETRY_SECONDS", 0.01)
+    path = tmp_path / "outbox.db"
+    box = Outbox(path)
+    box.add(make_notification(), ["slack"], NOW)
+    box.close()
+    locked = sqlite3.connect(path, isolation_level=None)
+    locked.execute("PRAGMA locking_mode = EXCLUSIVE")
+    locked.execute("BEGIN EXCLUSIVE")
+    box = Outbox(path)
+    assert "and restart" in caplog.messages[-1]
+    locked.close()
+    box.add(make_notification(state="resolved"), ["slack"], NOW)
+    box.close()
+    again = Outbox(path)
+    assert states(again, "slack", NOW) == ["firing"]
+    again.close()
 
 
 def test_a_row_of_another_version_does_not_block_the_queue(tmp_path, make_notification):

@@ -1,13 +1,15 @@
 """What is accepted, what is refused by name, and properties of an expression."""
 
 import math
+import threading
 
 import pytest
 
 from ldlm_promrules.errors import RuleError, UnsupportedError
 from ldlm_promrules.promql import parse
 from ldlm_promrules.promql.expression import max_range, metric_names, uses_time
-from ldlm_promrules.promql.nodes import Number
+from ldlm_promrules.promql.expression_text import MAX_OPERATORS
+from ldlm_promrules.promql.nodes import Number, Selector
 
 
 @pytest.mark.parametrize(
@@ -55,11 +57,88 @@ def test_a_refusal_is_one_line_even_where_the_expression_is_long() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["(" * 900 + "x" + ")" * 900, "-" * 300 + "x", "x" + " or x" * 400]
+    "text",
+    ["abs(" * 300 + "x" + ")" * 300, "-" * 300 + "x", "x" + " or x" * 400],
+    ids=["abs", "-", "or"],
 )
 def test_what_nests_too_deeply_is_refused_before_it_is_evaluated(text: str) -> None:
     with pytest.raises(RuleError, match="nested deeper"):
         parse(text)
+
+
+MANY = 20_000  # of each: the parser's stack ends at 3,000 to 5,000
+LARGE = {
+    "chain": "+".join(["1"] * MANY),
+    "words": " and ".join(["x"] * MANY),
+    "comparisons": "==bool".join(["1"] * MANY),
+    "brackets": "(" * MANY + "1" + ")" * MANY,
+    "calls": "sum(" * MANY + "x" + ")" * MANY,
+    "signs": "-" * MANY + "x",
+    "subqueries": "sum_over_time(" * MANY + "x" + "[1h:1m])" * MANY,
+    "mixed": "-(1+" * MANY + "x" + ")" * MANY,
+    "after a text": '"(" + ' * MANY + "1",
+    "after a comment": "1 # (\n+" * MANY + "1",
+    "open": "1 1" + "[" * MANY,
+    "regexes": "x{" + ",".join(['a=~"\\\\w{90}"'] * MANY) + "}",
+    "classes": 'x{a=~"' + "\\\\pL" * MANY + '"}',
+}
+
+
+@pytest.mark.parametrize("text", LARGE.values(), ids=LARGE.keys())
+def test_what_is_too_large_is_refused_before_it_is_parsed(text: str) -> None:
+    """Each of these ended the process with SIGSEGV, or took a minute and gigabytes."""
+    with pytest.raises(RuleError, match="at most 500 are accepted") as caught:
+        parse(text)
+    assert len(str(caught.value)) < 300
+
+
+def test_a_text_and_a_comment_have_no_operators() -> None:
+    signs = "-" * 2 * MAX_OPERATORS
+    parse(f"# {signs}\nlabel_replace(x, 'a', '{signs}', \"b\", `(c)`) # {signs}")
+
+
+def test_what_is_at_the_limit_is_parsed_where_little_stack_is_left() -> None:
+    """In a quarter of the usual 8 MiB: what the parser recurses for is what is counted."""
+    half = MAX_OPERATORS // 2
+    texts = ["+".join(["1"] * MAX_OPERATORS), "-(" * half + "x" + ")" * half]
+    texts += ["sum_over_time(" * half + "x" + "[1h:1m])" * half]
+    found: list[str] = []
+
+    def parse_all() -> None:
+        for text in texts:
+            with pytest.raises(RuleError) as caught:
+                parse(text)
+            found.append(caught.value.what)
+
+    before = threading.stack_size(2 * 1024 * 1024)
+    try:
+        thread = threading.Thread(target=parse_all)
+        thread.start()
+    finally:
+        threading.stack_size(before)
+    thread.join()
+    assert found == ["nested deeper than 200 levels"] * 3
+
+
+@pytest.mark.parametrize("text", ['"' + '\\"' * 30_000, "1 1 offset" + " " * 60_000])
+def test_a_mistake_is_found_in_linear_time(text: str) -> None:
+    """By patterns that go back, each of these took minutes."""
+    with pytest.raises(RuleError):
+        parse(text)
+
+
+def test_a_regex_is_read_by_re2_alone() -> None:
+    found = parse("x{a=~'\\\\Qa.b\\\\E', b!~ # why\n `\\pL{90}|`, c=~\"\"}").root
+    assert isinstance(found, Selector)
+    regexes = [(each.op, each.value) for each in found.matchers[1:]]
+    assert regexes == [("=~", "\\Qa.b\\E"), ("!~", "\\pL{90}|"), ("=~", "")]
+
+
+@pytest.mark.parametrize("regex", [".*", "", "a|", "[0-9]*"])
+def test_a_selector_of_which_each_matcher_takes_nothing_is_refused(regex: str) -> None:
+    with pytest.raises(RuleError, match="non-empty matcher"):
+        parse(f'{{a=~"{regex}"}}')
+    parse(f'{{a=~"{regex}", b=~".+"}}')
 
 
 @pytest.mark.parametrize(

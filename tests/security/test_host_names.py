@@ -76,7 +76,10 @@ def test_its_names_and_addresses_are_answered(status, host):
     [
         "localhost.evil.example", "127.0.0.1.nip.example", "evil.localhost", "lan", "2130706433",
         "a.monitor.lan", "localhost,evil.example", "localhost@evil.example", "[::1", "[localhost]",
-        "0x7f.1", ":{port}", "evil.example#localhost", "ｌocalhost.example",
+        "0x7f.1", ":{port}", "evil.example#localhost", "localhost#.evil.example",
+        "evil.example@localhost", "localhost/.evil.example", "localhost?.evil.example",
+        "localhost\\.evil.example", "localhost:1:2", "localhost:{port}@evil.example",
+        "ｌocalhost.example",
     ],
 )  # fmt: skip
 def test_what_only_looks_like_one_is_not(host):

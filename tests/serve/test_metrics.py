@@ -239,3 +239,13 @@ def test_promtool_finds_nothing(make_snapshot):
         [promtool, "check", "metrics"], input=body, capture_output=True, text=True, check=False
     )
     assert (check.returncode, check.stdout, check.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("accept", ["", "application/openmetrics-text", PROTOBUF])
+def test_a_label_shows_what_turns_the_text_around_it(make_snapshot, accept):
+    point = Point("ldlm_train_loss", make_labels(run="ab\u202ecd\x9b"), 1.0)
+    found = families(make_snapshot(points=(point,)), notifications={}, behind=0)
+    body = exposition(found, accept)[1].decode("utf-8", "replace")
+    assert "u202ecd" in body
+    assert "u009b" in body
+    assert not {"\u202e", "\x9b"} & {*body}

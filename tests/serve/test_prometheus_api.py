@@ -21,11 +21,14 @@ from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.points import Point, make_labels
 from ldlm_monitor.serve import Server, Site, bounded_storage
-from ldlm_monitor.serve.bounded_storage import BoundedStorage
+from ldlm_monitor.serve.bounded_storage import BoundedStorage, QueryBudget
+from ldlm_monitor.serve.prometheus import AT_ONCE
 from ldlm_monitor.serve.request_parameters import QueryError
 from ldlm_monitor.text.sanitize import redact
 from ldlm_promrules.alerting import load_rules
 from ldlm_promrules.promql import Evaluator, parse
+from ldlm_promrules.promql.nodes import Subquery
+from ldlm_promrules.query_answers import instant
 from ldlm_promrules.samples import Matcher
 from ldlm_promrules.series.series_store import SeriesStore
 from ldlm_promrules.series.store_view import StoreView
@@ -295,17 +298,100 @@ def test_no_secret_is_shown_or_can_be_guessed_by_a_matcher(serve: Callable[..., 
         assert secret.encode() not in api.client.ask(f"/prometheus/api/v1/{path}").body
 
 
-def test_a_query_that_takes_too_much_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "query",
+    [
+        "up",
+        "vector(1)[10d:1ms]",
+        "sum_over_time(vector(1)[3650d:1ms])",
+        "last_over_time(last_over_time(vector(1)[5m:1ms])[5m:1ms])",
+        # The left sides are kept until the innermost right side is there.
+        "max_over_time((" + "time()+(" * 150 + "vector(1)" + ")" * 150 + ")[1h:1s])",
+        # A label that doubles each time.
+        "label_replace(" * 40 + "up" + ",'run','$1$1','run','(.*)')" * 40,
+        "label_join(" * 40 + "up" + ",'run','','run','run')" * 40,
+        "label_replace(" * 3 + "up" + f",'run','{'$1' * 9000}','run','(.*)')" * 3,
+    ],
+)
+def test_a_query_that_takes_too_much_is_ended(monkeypatch: pytest.MonkeyPatch, query: str) -> None:
     monkeypatch.setattr(bounded_storage, "MAX_VALUES", 50_000)
+    monkeypatch.setattr(bounded_storage, "MAX_MADE", 200_000)
     store = SeriesStore(5, 3600)
     store.append([[Point("up", make_labels(run=str(number)), 1.0) for number in range(300)]], 5)
-    bounded = BoundedStorage(StoreView(store, None, 5), until=math.inf)
-    times = [5.0] * 200
-    with pytest.raises(QueryError, match="too many samples"):
-        Evaluator(bounded).over(parse("up"), times)
-    late = BoundedStorage(StoreView(store, None, 5), until=time.monotonic())
+    budget = QueryBudget(math.inf)
+    bounded = BoundedStorage(StoreView(store, None, 5), budget)
+    expression = parse(query, any_type=True)
+    evaluator = Evaluator(bounded, budget=budget)
+    is_range = isinstance(expression.root, Subquery)
+    ask = instant if is_range else lambda *_, **__: evaluator.over(expression, [5.0] * 200)
+    with pytest.raises(QueryError, match="too many"):
+        ask(bounded, expression, 5.0, budget=budget)
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["up", "rate(up[5m])", "1 + 1", "vector(1)", "sum_over_time(vector(1)[5m:1s])", "time()"],
+)
+def test_a_query_whose_time_is_up_is_ended_wherever_it_is(query: str) -> None:
+    budget = QueryBudget(time.monotonic())
+    bounded = BoundedStorage(StoreView(SeriesStore(5, 3600), None, 5), budget)
     with pytest.raises(QueryError, match="timed out"):
-        Evaluator(late).value(parse("rate(up[5m])"), 5.0)
+        Evaluator(bounded, budget=budget).value(parse(query), 5.0)
+
+
+def test_the_time_is_asked_for_at_each_window() -> None:
+    """A subquery whose every time reads a whole range may take minutes in one node."""
+    store = SeriesStore(1, 3600)
+    for at in range(100):
+        store.append([[Point("loss", (), float(at))]], at)
+
+    class Counting(QueryBudget):
+        asked = 0
+
+        def ask(self) -> None:
+            self.asked += 1
+
+    budget = Counting(math.inf)
+    query = parse("sum_over_time(quantile_over_time(0.9, loss[1m])[90s:1s])")
+    (found,) = Evaluator(BoundedStorage(StoreView(store, None, 99), budget), budget=budget)(
+        query, 99
+    )
+    assert found.value == Evaluator(StoreView(store, None, 99))(query, 99)[0].value
+    assert budget.asked > 90
+
+
+def test_a_query_waits_for_its_place_no_longer_than_its_time(
+    serve: Callable[..., Api], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that hold the places here never end."""
+    monkeypatch.setattr("ldlm_monitor.serve.prometheus.QUERY_SECONDS", 0.1)
+    held, done = threading.Semaphore(0), threading.Event()
+
+    def hold(question: object) -> None:
+        held.release()
+        done.wait()
+        raise TimeoutError
+
+    api = serve(hold)
+    holding = [threading.Thread(target=api.ask, args=("alerts",)) for _ in range(AT_ONCE)]
+    for each in holding:
+        each.start()
+    for _ in holding:
+        held.acquire()
+    status, body = api.ask("query", query="up")
+    done.set()
+    for each in holding:
+        each.join()
+    assert (status, body["errorType"]) == (503, "timeout")
+    assert body["error"] == "query timed out in query queue"
+
+
+@pytest.mark.parametrize("name", ["query", "match[]"])
+def test_an_expression_that_is_too_large_is_refused(api: Api, name: str) -> None:
+    path = "query" if name == "query" else "series"
+    status, body = api.ask(path, "POST", **{name: "(" * 5_000 + "up" + ")" * 5_000})
+    assert (status, body["errorType"]) == (400, "bad_data")
+    assert "at most 500 are accepted" in body["error"]
 
 
 def test_a_view_does_not_change_while_the_store_goes_on() -> None:
@@ -429,3 +515,10 @@ def test_every_query_of_the_boards_is_answered(api: Api) -> None:
     answered = sum(bool(each["result"]) for each in answers)
     assert len(queries) > 50
     assert answered > len(queries) / 3, [q for q, a in zip(queries, answers, strict=True) if not a]
+
+
+def test_a_monitor_that_has_read_nothing_answers_for_now(serve: Callable[..., Api]) -> None:
+    api = serve(lambda question: question(Monitor()))
+    before = time.time()
+    at, value = api.data("query", query="1")["result"]
+    assert (value, before - 1 < at < time.time() + 1) == ("1", True)

@@ -1,5 +1,6 @@
 """Which run, node and rank a file belongs to."""
 
+import json
 import os
 from pathlib import Path
 
@@ -150,3 +151,16 @@ def test_a_word_that_ends_in_rank_or_node_is_no_rank_and_no_node(name: str) -> N
 )
 def test_a_rank_stands_between_separators(name: str) -> None:
     assert origin_of(f"logs/{name}.log").rank == 2
+
+
+@pytest.mark.parametrize("turned", ["\u202e", "\u2066", "\u200b", "\x9b", "\x00"])
+def test_a_name_shows_what_is_invisible_in_it(turned: str) -> None:
+    """However the run got its name: each output and address then has the same."""
+    shown = f"ab{json.dumps(turned)[1:-1]}cd"
+    assert origin_of(f"logs/ab{turned}cd/train.log").run == shown
+    assert origin_of("train.log", f"ab{turned}cd").run == shown
+    names = RunNames()
+    names.rename(names.origin("exp/train.log").run, f"ab{turned}cd")
+    assert names.origin("exp/train.log").run == shown
+    names.tie("other/health_rank0.jsonl", f"ab{turned}cd")
+    assert names.origin("other/health_rank0.jsonl").run == shown

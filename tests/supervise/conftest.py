@@ -1,3 +1,4 @@
+import contextlib
 import os
 import pty
 import select
@@ -97,3 +98,20 @@ def on_terminal(command: Sequence[str], typed: Sequence[tuple[bytes, bytes]] = (
     _, status = os.waitpid(pid, 0)
     code = os.waitstatus_to_exitcode(status)
     return Ran(shown, b"", code if code >= 0 else 128 - code)
+
+
+def family(pid: int) -> list[int]:
+    """A front, its relay, its command and its monitor: all that a scheduler signals of a job."""
+    found = [pid]
+    for each in found:  # it grows while it is read
+        with contextlib.suppress(FileNotFoundError):
+            children = Path(f"/proc/{each}/task/{each}/children").read_text()
+            found.extend(map(int, children.split()))
+    return found
+
+
+def signal_all(pids: Sequence[int], number: int) -> None:
+    """As Slurm does it: each process, in the order of their start."""
+    for pid in sorted(pids):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)

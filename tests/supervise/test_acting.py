@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.live.conftest import Slack
-from tests.supervise.conftest import RUN, Ran, until
+from tests.supervise.conftest import RUN, Ran, family, signal_all, until
 
 from ldlm_monitor.supervise import evidence
 from ldlm_monitor.supervise.run_folder import RunRecord, all_runs
@@ -175,6 +175,49 @@ def test_what_a_person_ends_is_no_crash_and_not_started_again(
     assert ("STOP (" in report.read_text()) == (by != "SIGTERM")
 
 
+def test_a_job_whose_processes_are_all_sent_sigterm_is_reported_before_its_front_ends(
+    folder: Path, slack: Slack
+) -> None:
+    """Slurm's way to end a job; it kills what is left of it when the script, our caller, ends."""
+    process = started(folder, "endless")
+    until(lambda: any("step 9/" in Path(each.log).read_text() for each in all_runs()))
+    signal_all(family(process.pid), signal.SIGTERM)
+    assert process.wait(60) == 128 + signal.SIGTERM
+    (record,) = all_runs()
+    report = (folder / "state/ldlm-monitor/runs" / record.name / "report.txt").read_text()
+    assert record.exit_code == 128 + signal.SIGTERM
+    assert Path(record.log).read_text().count("asked to end by SIGTERM") == 1
+    assert "killed" in report
+    assert "JobKilled firing (warning)" in sent(slack)
+
+
+def test_a_crash_in_a_job_is_reported_before_its_script_goes_on(
+    folder: Path, slack: Slack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "12")
+    assert started(folder, "crash").wait(100) == 1
+    (record,) = all_runs()
+    assert (folder / "state/ldlm-monitor/runs" / record.name / "report.txt").read_text()
+    assert "TrainingCrashed" in sent(slack)
+
+
+def test_a_second_signal_ends_the_wait_for_the_report(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LDLM_EVALUATION_INTERVAL", "60")  # so that it would be long
+    process = started(folder, "endless")
+    until(lambda: any("step 9/" in Path(each.log).read_text() for each in all_runs()))
+    process.terminate()
+    until(lambda: next(all_runs()).exit_code is not None)
+    assert process.poll() is None
+    process.terminate()
+    assert process.wait(60) == 128 + signal.SIGTERM
+    (record,) = all_runs()
+    report = folder / "state/ldlm-monitor/runs" / record.name / "report.txt"
+    assert not report.exists()
+    until(report.exists)  # its monitor goes on
+
+
 def test_reports_find_a_run_by_its_name(run: Callable[..., Ran], folder: Path) -> None:
     text = "\n".join(f"step {step}/20 loss {3 - step / 50}" for step in range(1, 21))
     run("sh", "-c", f"printf '{text}\\n'", flags=["--run", "exp"])
@@ -183,16 +226,49 @@ def test_reports_find_a_run_by_its_name(run: Callable[..., Ran], folder: Path) -
     assert "20" in shown.stdout
 
 
-def test_secrets_of_the_environment_are_not_kept(
+def test_of_the_environment_only_harmless_variables_keep_their_values(
     run: Callable[..., Ran], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HF_TOKEN", "hf_abcdefghijklmnopqrstuvwxyz012345")
+    for name in ("HF_TOKEN", "DOCKER_AUTH_CONFIG", "OF_A_NAME_THAT_SAYS_NOTHING", "SLURM_PASSWORD"):
+        monkeypatch.setenv(name, f"hunter {name}")
+    for name in ("NCCL_DEBUG", "WORLD_SIZE", "SLURM_JOB_ID", "CUDA_VISIBLE_DEVICES"):
+        monkeypatch.setenv(name, f"{len(name)}")
+    monkeypatch.setenv("NCCL_SOCKET_IFNAME", "http://bob:hunter@proxy:3128")
     ran = run("true")
     assert ran.record is not None
     until(lambda: next(all_runs()).surroundings is not None)
-    kept = (folder / "state/ldlm-monitor/runs" / ran.record.name / "run.json").read_text()
-    assert "hf_abcdefgh" not in kept
-    assert json.loads(kept)["surroundings"]["environment"]["HF_TOKEN"] == "[redacted]"
+    path = folder / "state/ldlm-monitor/runs" / ran.record.name / "run.json"
+    kept = json.loads(path.read_text())["surroundings"]["environment"]
+    assert "hunter" not in path.read_text()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert kept["HF_TOKEN"] == kept["OF_A_NAME_THAT_SAYS_NOTHING"] == "[redacted]"
+    assert (kept["NCCL_DEBUG"], kept["WORLD_SIZE"], kept["SLURM_JOB_ID"]) == ("10", "10", "12")
+    assert kept["NCCL_SOCKET_IFNAME"] == "http://[redacted]@proxy:3128"
+
+
+def test_secrets_of_the_command_reach_it_at_each_start_and_no_file(
+    run: Callable[..., Ran], folder: Path
+) -> None:
+    script = "[ $2 = hunter22hunter ] && [ $LDLM_ATTEMPT = 2 ] && echo both || exit 3"
+    flags = ["--on", "crash=restart:1"]
+    ran = run("bash", "-c", script.replace("hunter22", "hunter2'2'"), "x", "--password",
+              "hunter22hunter", flags=flags)  # fmt: skip
+    assert (ran.stdout, ran.code) == (b"both\n", 0)
+    assert ran.record is not None
+    log = Path(ran.record.log).read_text()
+    assert [
+        line.endswith('"--password", "[redacted]"]')
+        for line in log.splitlines()
+        if "starts" in line
+    ] == [True, True]
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert Path(ran.record.log) in files
+    assert [path.name for path in files if b"hunter22hunter" in path.read_bytes()] == []
+
+
+def test_a_command_longer_than_a_pipe_is_started(run: Callable[..., Ran]) -> None:
+    words = ["w" * 100_000] * 5
+    assert run("sh", "-c", "echo $#", "x", *words).stdout == b"5\n"
 
 
 def test_a_full_disk_costs_the_log_and_not_the_command(folder: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.supervise.conftest import RUN, Ran, alone, on_terminal, until
+from tests.supervise.conftest import RUN, Ran, alone, on_terminal, signal_all, until
 
 from ldlm_monitor.supervise.run_folder import all_runs, name_of
 
@@ -105,6 +105,28 @@ def test_a_signal_reaches_the_command_once(number: signal.Signals, folder: Path)
         process.send_signal(number)
         assert process.stdout.read() == f"got {name}\n".encode()
     assert process.returncode == 9
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2])
+def test_a_signal_to_all_of_ours_reaches_the_command_once_and_ends_none(
+    number: signal.Signals, folder: Path
+) -> None:
+    """A scheduler sends it to each process of a job (Slurm's `--signal=USR1@60`)."""
+    name = number.name.removeprefix("SIG")
+    loop = "n=0; while [ $n -lt 20 ]; do n=$((n+1)); sleep 0.05; done; exit 9"
+    script = f"trap 'echo got {name}' {name}; echo ready; {loop}"
+    with subprocess.Popen([*RUN, "--", "sh", "-c", script], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        until(lambda: len(_ours(process.pid)) == 3)
+        signal_all(_ours(process.pid), number)
+        assert process.stdout.read() == f"got {name}\n".encode()
+    assert process.returncode == 9
+
+
+def _ours(front: int) -> list[int]:
+    """A front, its relay and its monitor."""
+    return [front, *map(int, Path(f"/proc/{front}/task/{front}/children").read_text().split())]
 
 
 def test_a_reader_that_leaves_ends_the_command_as_alone(folder: Path) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import os
+import select
 from dataclasses import asdict
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from ldlm_monitor.cli.flags import FollowFlags, ScreenFlags, settings
@@ -40,7 +42,9 @@ def attach(
     """
     # Set by textual-serve, with which `web` runs this command.
     is_served = "TEXTUAL_DRIVER" in os.environ
-    if not is_served:
+    if is_served:
+        Thread(target=_end_with_server, name="server", daemon=True).start()
+    else:
         require_terminal("attach", f"try {url.rpartition('@')[2]}/api/v1/runs in scripts")
     if "://" not in url:
         from ldlm_monitor.cli.run import named_run
@@ -65,6 +69,17 @@ def attach(
         return show_screen(source, found, ascii_only=unset, bell=found.bell, attached=True)
     finally:
         source.stop()
+
+
+def _end_with_server() -> None:
+    """End this process when the other end of its standard input is closed, as by a `kill -9`.
+
+    Textual's driver goes on then, and its window is gone.
+    """
+    poll = select.poll()
+    poll.register(0, 0)  # an end is reported in any case (poll(2))
+    poll.poll()
+    os._exit(0)
 
 
 def authorization(configured: Attach) -> str | None:

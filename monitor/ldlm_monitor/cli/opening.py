@@ -33,6 +33,7 @@ class Opening:
     """A `queries.Source` that is empty until the daemon has started, and then the daemon's.
 
     If the daemon or its screen ends, so does the other. `load` reads the settings for a reload.
+    `send_seconds` and `outlasts` are those of `Signals`.
     """
 
     problem = ""
@@ -44,11 +45,12 @@ class Opening:
         *,
         has_screen: bool = False,
         send_seconds: float = SEND_SECONDS,
+        outlasts: bool = False,
     ) -> None:
         self.name = found.files[0]
         self._found = found
         self._load = load
-        self._signals = Signals(has_screen=has_screen, send_seconds=send_seconds)
+        self._signals = Signals(has_screen=has_screen, send_seconds=send_seconds, outlasts=outlasts)
         self._source: Source | None = None
         self._url = ""
         self._is_open = threading.Event()
@@ -70,13 +72,15 @@ class Opening:
         """Whether the screen should close."""
         return self._signals.stop or self._last is not None or self._failure is not None
 
-    def close(self, code: int) -> tuple[int, Snapshot | None]:
+    def close(self, code: int, *, send_seconds: float | None = None) -> tuple[int, Snapshot | None]:
         """End the daemon after the screen was closed with the exit code `code`.
 
-        Returns the process's exit code and, if a person ended the monitor, the last snapshot.
-        Raises the exception that ended the daemon, if any.
+        `send_seconds` replaces the constructor's. Returns the process's exit code and, if a person
+        ended the monitor, the last snapshot. Raises the exception that ended the daemon, if any.
         """
         by_a_person = not self.ended()
+        if send_seconds is not None:
+            self._signals.send_seconds = send_seconds
         self._signals.end()
         if self._thread.ident is not None:
             self._thread.join()

@@ -61,9 +61,10 @@ def run_page(snapshot: Snapshot, name: str) -> tuple[str, str] | None:
     from ldlm_monitor.report.document import report as document
     from ldlm_monitor.report.figures import is_charted
     from ldlm_monitor.report.html import page, policy
-    from ldlm_monitor.text.sanitize import plain
+    from ldlm_monitor.text.sanitize import plain, redact
 
-    run = next((each for each in snapshot.runs if plain(each.name) == name), None)
+    runs = snapshot.runs  # a name is as `run_path` writes it, or as the API gives it
+    run = next((each for each in runs if name in (plain(each.name), redact(each.name))), None)
     if run is None:
         return None
     alerts = [each for each in snapshot.alerts if each.labels.get("run", run.name) == run.name]

@@ -30,6 +30,9 @@ SETTLE_SECONDS = 60.0
 SEND_SECONDS = 30.0
 """Seconds that the monitor's end waits for receivers, three times what one may take to answer:
 nobody waits for this process, and no next start sends what they did not get."""
+HURRY_SECONDS = 10.0
+"""Both, after a SIGTERM: Slurm (KillWait) and Kubernetes (terminationGracePeriodSeconds) kill all
+that is left 30 s after it, and the command needs some of them."""
 
 
 def run(
@@ -80,16 +83,19 @@ def run(
         record,
         watching,
         Supervisor(reactions, record.name, record.started_at),
-        resume_command=tuple(shlex.split(resume_command)),
+        again=tuple(shlex.split(resume_command)) or words,
         requeues=slurm == "requeue",
     )
     if screen:
         return _on_screen(session, front, record, found)
-    if os.fork() == 0:
+    monitor = os.fork()
+    if monitor == 0:
         front.close()
         return _watch_apart(session, record, found)
     watching.close()
-    return front.wait(words[0])
+    code = front.wait(words[0])
+    front.wait_for_monitor(monitor, SETTLE_SECONDS + SEND_SECONDS)
+    return code
 
 
 def _on_screen(session: RunSession, front: Front, record: RunRecord, found: Settings) -> int:
@@ -119,7 +125,7 @@ def _on_screen(session: RunSession, front: Front, record: RunRecord, found: Sett
         print(said, file=sys.stderr)
     code = front.wait(record.command[0])
     following.join()
-    _finish(opening, record)
+    _finish(session, opening, record)
     return code
 
 
@@ -130,10 +136,11 @@ def _watch_apart(session: RunSession, record: RunRecord, found: Settings) -> int
     from ldlm_monitor.cli.opening import Opening
 
     logs.configure(found)
-    opening = Opening(found, lambda: found, send_seconds=SEND_SECONDS)
+    # A scheduler's SIGTERM to all processes is the command's: its end is yet to be reported.
+    opening = Opening(found, lambda: found, send_seconds=SEND_SECONDS, outlasts=True)
     opening.start()
     _follow(session, opening, record, found)
-    _finish(opening, record)
+    _finish(session, opening, record)
     return 0
 
 
@@ -152,7 +159,7 @@ def _follow(session: RunSession, opening: Opening, record: RunRecord, found: Set
     asking.join()
     if session.exit_code is not None:
         run_folder.keep(record, exit_code=session.exit_code, ended_at=time.time())
-    until = time.monotonic() + SETTLE_SECONDS
+    until = time.monotonic() + (HURRY_SECONDS if _hurries(session) else SETTLE_SECONDS)
     while not opening.ended() and time.monotonic() < until:
         runs = opening.snapshot().runs
         if opening.reading() is None and all(run.state in ENDED_STATES for run in runs):
@@ -160,11 +167,15 @@ def _follow(session: RunSession, opening: Opening, record: RunRecord, found: Set
         time.sleep(0.2)
 
 
-def _finish(opening: Opening, record: RunRecord) -> None:
+def _hurries(session: RunSession) -> bool:
+    return session.asked_by == "SIGTERM"
+
+
+def _finish(session: RunSession, opening: Opening, record: RunRecord) -> None:
     """End the daemon, which sends what is due, and keep its report."""
     from ldlm_monitor.report.plain_text import health_report
 
-    _, snapshot = opening.close(0)
+    _, snapshot = opening.close(0, send_seconds=HURRY_SECONDS if _hurries(session) else None)
     if snapshot is not None:
         (record.folder / "report.txt").write_text(health_report(snapshot), encoding="utf-8")
 

@@ -81,7 +81,7 @@ def run(
         # Started before the logs are read again, which may take long: waiting messages go first.
         posting = list(couriers(settings, outbox, receivers))
         sending: list[Sender] = []
-        stack.callback(stop_all, sending, signals.send_seconds)
+        stack.callback(lambda: stop_all(sending, signals.send_seconds))
         _start(posting, sending)
         store = stack.enter_context(closing(StateStore(state.path / "ledger.sqlite")))
         journal = Journal()

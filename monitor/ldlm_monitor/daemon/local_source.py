@@ -30,7 +30,7 @@ from ldlm_monitor.parse import Parser
 from ldlm_monitor.parse.envelope import level_of, peel
 from ldlm_monitor.run.curve import CAPACITY, RunCurve
 from ldlm_monitor.source.log_parts import LogReader, RawLine, first_matching
-from ldlm_monitor.text.sanitize import redact, sanitized
+from ldlm_monitor.text.sanitize import redact
 
 SHOWN = 4000
 """Bytes of a record that a view gets. A choice: 20 screen rows; more hides others, less cuts."""
@@ -172,7 +172,7 @@ def _leading_time(text: bytes) -> float | None:
 
 def _line(raw: RawLine, number: int | None) -> LogLine:
     envelope = peel(raw.text)
-    text = sanitized(raw.text[:SHOWN].decode("utf-8", "replace"))
+    text = redact(raw.text[:SHOWN].decode("utf-8", "replace"))
     return LogLine(
         offset=raw.offset,
         end=raw.end,

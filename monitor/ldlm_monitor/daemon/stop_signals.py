@@ -22,17 +22,25 @@ class Signals:
 
     SIGTERM and SIGINT end the daemon with `exit_code`, SIGHUP reloads it, and so does `ask_reload`.
     `has_screen`: a screen has the terminal. `send_seconds`: the longest wait for senders at the
-    end. `wake`, set by the daemon, ends the pump's wait.
+    end. `outlasts`: SIGTERM and SIGINT keep the handlers that they have; only `end` ends the
+    daemon. `wake`, set by the daemon, ends the pump's wait.
     """
 
-    def __init__(self, *, has_screen: bool = False, send_seconds: float = SEND_SECONDS) -> None:
+    def __init__(
+        self,
+        *,
+        has_screen: bool = False,
+        send_seconds: float = SEND_SECONDS,
+        outlasts: bool = False,
+    ) -> None:
         self.has_screen = has_screen
         self.send_seconds = send_seconds
         self.stop = self.reload = False
         self.exit_code = 0
         self.wake: Callable[[], None] = lambda: None
         self._outcomes: list[queue.SimpleQueue[str]] = []
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        ending = () if outlasts else (signal.SIGTERM, signal.SIGINT)
+        for number in (*ending, signal.SIGHUP):
             signal.signal(number, self._heed)
 
     def end(self) -> None:

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from ldlm_monitor.model.alert import State, Transition
 from ldlm_monitor.model.incident_view import IncidentView
 from ldlm_monitor.model.names import severity_rank
-from ldlm_monitor.text.sanitize import run_path, sanitized, shorten
+from ldlm_monitor.text.sanitize import redact, run_path, shorten
 
 MAX_TEXT = 4000
 """Characters kept of a log line, an annotation and other long texts: more than Slack's longest text
@@ -204,7 +204,7 @@ def fit(text: str, limit: int = MAX_TEXT) -> str:
 
 def clean(text: str) -> str:
     """`text` without escape sequences and secrets; line ends are kept."""
-    return sanitized(text).strip()
+    return redact(text).strip()
 
 
 def message_of(each: Notification) -> Message:

@@ -7,6 +7,7 @@ from pathlib import PurePath
 
 from ldlm_monitor.model.chunk import Origin, rotated_from, uncompressed
 from ldlm_monitor.model.points import MAX_LABEL_LENGTH
+from ldlm_monitor.text.sanitize import visible
 
 SAME_LAUNCH_SECONDS = 120.0
 """Largest difference between the stamps of one launch: each node names its log when it starts. A
@@ -57,8 +58,16 @@ _GENERIC = frozenset(
 def origin_of(path: str, run: str | None = None) -> Origin:
     """Run, node and rank by the path alone; `run` overrides the run's name."""
     found = _by_path(path)
-    name = (run or found.run).encode("utf-8", "backslashreplace").decode()  # a label is UTF-8
-    return replace(found, run=name[:MAX_LABEL_LENGTH])
+    return replace(found, run=_label(run or found.run))
+
+
+def _label(name: str) -> str:
+    r"""A run's name as every label, document and address has it.
+
+    Bytes that are no UTF-8, and characters that show nothing or turn the direction of writing, are
+    written as `\x` and `\u` escapes: so two names never look alike, and each leads to its page.
+    """
+    return visible(name.encode("utf-8", "backslashreplace").decode())[:MAX_LABEL_LENGTH]
 
 
 def _by_path(path: str) -> Origin:
@@ -153,13 +162,13 @@ class RunNames:
         Call it before the first of these files is read: earlier records keep the earlier name.
         """
         if self._run is None and name:
-            self._names[run] = name[:MAX_LABEL_LENGTH]
+            self._names[run] = _label(name)
             self._origins = {path: self._renamed(each) for path, each in self._origins.items()}
 
     def tie(self, path: str, run: str) -> None:
         """Assign a companion file to `run` (or that of `--run`), whatever run its path gives."""
         origin = origin_of(path)
-        named = (self._run or run)[:MAX_LABEL_LENGTH]
+        named = _label(self._run or run)
         self._origins[path] = Origin(named, origin.node, origin.rank)
         self._tied.add(path)
 

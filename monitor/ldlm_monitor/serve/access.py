@@ -6,10 +6,10 @@ import binascii
 import hashlib
 import hmac
 import ipaddress
+import re
 import secrets
 from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias
-from urllib.parse import urlsplit
 
 Grant: TypeAlias = Literal["user", "token", "anyone"]
 """The kind of credentials that a client sent; `anyone` if none are required."""
@@ -18,9 +18,14 @@ NOT_OUR_NAME = (  # the answer to a `Host` that `HostNames` does not accept
     "this server does not have the name of your request: use localhost or its address, "
     "or add the name to allowed_hosts"
 )
+NOT_FROM_OTHER_SITES = "web pages of other sites get no answer"
 
 _CACHED = 256
 """Results of bcrypt that are cached: a choice; clients are fewer, and each guess uses memory."""
+_HOST = re.compile(r"(?:\[(?P<address>[^\[\]]+)\]|(?P<name>[\w.-]+))(?::\d*)?", re.ASCII)
+"""`Host` (RFC 9110, 7.2): a name or address, and a port; no user, path or fragment."""
+_PAGES = re.compile(r"/(?:runs/.*|metrics|-/(?:healthy|ready))?", re.DOTALL)
+"""Paths of what a link on another site may open: pages for people, which change nothing."""
 _MAX_PASSWORD = 72  # bytes of a password: bcrypt ignores or refuses longer ones
 
 
@@ -121,13 +126,39 @@ class HostNames:
         """Whether to answer a request with this `Host`, with or without its port."""
         if not header:
             return True
+        if (found := _HOST.fullmatch(header)) is None:
+            return False
+        name = _normalized(found["name"] or "")
         try:
-            name = _normalized(urlsplit(f"//{header}").hostname or "")
             if name not in self._allowed:
-                ipaddress.ip_address(name)
+                ipaddress.ip_address(found["address"] or name)
         except ValueError:
             return False
         return True
+
+
+def is_of_another_site(headers: Mapping[str, str], method: str, path: str) -> bool:
+    """Whether a web page of another origin makes the browser send the request.
+
+    Browsers say so by Fetch metadata (https://www.w3.org/TR/fetch-metadata/) to servers on
+    loopback and to those with TLS; other clients, and proxies such as Grafana's, send none, or
+    `same-origin`. A page cannot read the answer, but a query costs time, and a command acts. A
+    person may follow a link to a page of ours. A port of the same host is another origin.
+    """
+    if headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
+        return False
+    is_link = (
+        method in ("GET", "HEAD")
+        and headers.get("sec-fetch-mode") == "navigate"
+        and headers.get("sec-fetch-dest") == "document"
+    )
+    return not (is_link and _PAGES.fullmatch(path))
+
+
+def has_foreign_origin(headers: Mapping[str, str]) -> bool:
+    """Whether `Origin` (RFC 6454) is there and not that of the server that is asked."""
+    origin = headers.get("origin")
+    return origin is not None and origin.partition("://")[2] != headers.get("host")
 
 
 def _normalized(name: str) -> str:

@@ -24,7 +24,7 @@ from ldlm_monitor import __version__
 from ldlm_monitor.model import names
 from ldlm_monitor.model.errors import RuleError, UsageError
 from ldlm_monitor.model.points import Labels
-from ldlm_monitor.serve.bounded_storage import QUERY_SECONDS, BoundedStorage
+from ldlm_monitor.serve.bounded_storage import QUERY_SECONDS, BoundedStorage, QueryBudget
 from ldlm_monitor.serve.prometheus_rules import active_alerts, groups
 from ldlm_monitor.serve.request_parameters import Parameters, QueryError
 from ldlm_monitor.text.format import iso
@@ -101,7 +101,8 @@ class PrometheusApi:
 
     def query(self, given: Mapping[str, str]) -> dict[str, Any]:
         """`data`, and `warnings` if any, of a query (with `start`: a range). Raises UsageError."""
-        parameters = Parameters({name: [value] for name, value in given.items()}, {})
+        until = time.monotonic() + QUERY_SECONDS
+        parameters = Parameters({name: [value] for name, value in given.items()}, {}, until)
         try:
             answer = self._query_range if "start" in given else self._query
             data, warnings = answer(parameters)
@@ -113,35 +114,41 @@ class PrometheusApi:
 
     def _endpoint(self, handler: Handler) -> Callable[[Request], Any]:
         async def endpoint(request: Request) -> Response:
-            async with self._places:
-                return await run_in_threadpool(self._answered, handler, request)
+            # As in Prometheus, the time in the queue counts, so that nothing waits behind many.
+            until = time.monotonic() + QUERY_SECONDS
+            try:
+                async with asyncio.timeout(QUERY_SECONDS):
+                    await self._places.acquire()
+            except TimeoutError:
+                return _failed(QueryError("query timed out in query queue", "timeout"))
+            try:
+                return await run_in_threadpool(self._answered, handler, request, until)
+            finally:
+                self._places.release()
 
         return endpoint
 
-    def _answered(self, handler: Handler, request: Request) -> Response:
+    def _answered(self, handler: Handler, request: Request, until: float) -> Response:
         try:
-            data, warnings = handler(Parameters.of(request))
-            body: dict[str, Any] = {"status": "success", "data": data}
-            status = 200
+            data, warnings = handler(Parameters.of(request, until))
         except QueryError as problem:
-            warnings, status = [], _STATUS[problem.kind]
-            body = {"status": "error", "errorType": problem.kind, "error": str(problem)}
+            return _failed(problem)
         except TimeoutError:
-            warnings, status = [], _STATUS["unavailable"]
-            body = {"status": "error", "errorType": "unavailable", "error": _BUSY}
-        body |= said_beside(warnings)
-        return Response(json.dumps(body, allow_nan=False), status, media_type="application/json")
+            return _failed(QueryError(_BUSY, "unavailable"))
+        return _json({"status": "success", "data": data, **said_beside(warnings)}, 200)
 
     def _view(self, metrics: Iterable[str] | None) -> StoreView:
         view = self._ask(lambda monitor: monitor.engine.view(metrics, monitor.clock))
         return view.relabelled(self._redact)
 
     def _query(self, given: Parameters) -> Answer:
-        expression = _parsed("query", given.text("query"), self._parse)
+        budget = _budget(given)
+        expression = _parsed("query", given.text("query"), self._parse, budget)
         view = self._view(metrics_of(expression))
-        at = given.time("time", view.until)
+        now = view.until if math.isfinite(view.until) else time.time()  # nothing was read yet
+        at = given.time("time", now)
         evaluate = partial(instant, expression=expression, at=at)
-        return _evaluated(evaluate, view, given, expression, at)
+        return _evaluated(evaluate, view, given, budget, expression=expression, start=at)
 
     def _query_range(self, given: Parameters) -> Answer:
         start, end = given.time("start"), given.time("end")
@@ -158,10 +165,11 @@ class PrometheusApi:
                 f"exceeded maximum resolution of {MAX_STEPS:,} points per timeseries. "
                 "Try decreasing the query resolution (?step=XX)"
             )
-        expression = _parsed("query", given.text("query"), self._parse)
+        budget = _budget(given)
+        expression = _parsed("query", given.text("query"), self._parse, budget)
         view = self._view(metrics_of(expression))
         evaluate = partial(over, expression=expression, start=start, end=end, step=step)
-        return _evaluated(evaluate, view, given, expression, start)
+        return _evaluated(evaluate, view, given, budget, expression=expression, start=start)
 
     def _series(self, given: Parameters) -> Answer:
         if not given.all("match[]"):
@@ -180,12 +188,13 @@ class PrometheusApi:
     def _matching(self, given: Parameters) -> Sequence[Labels]:
         """The series between `start` and `end` that one of the selectors `match[]` selects."""
         start, end = given.time("start", -math.inf), given.time("end", math.inf)
-        selectors = [_selector(text) for text in given.all("match[]")]
+        budget = _budget(given)
+        selectors = [_selector(text, budget) for text in given.all("match[]")]
         named = [metrics_of(each) for each in selectors]
         metrics = {name for each in named for name in each or ()}
         view = self._view(metrics if named and None not in named else None)
         matchers = [each.root.matchers for each in selectors if isinstance(each.root, Selector)]
-        return view.series(start, end, matchers)
+        return view.series(start, end, matchers, budget.ask)
 
     def _rules(self, given: Parameters) -> Answer:
         def judged(monitor: Monitor) -> tuple[list[JudgedRule], float, float]:
@@ -211,6 +220,15 @@ class PrometheusApi:
         return jsonable(document, self._redact)
 
 
+def _failed(problem: QueryError) -> Response:
+    body = {"status": "error", "errorType": problem.kind, "error": str(problem)}
+    return _json(body, _STATUS[problem.kind])
+
+
+def _json(body: Mapping[str, Any], status: int) -> Response:
+    return Response(json.dumps(body, allow_nan=False), status, media_type="application/json")
+
+
 def said_beside(notes: list[str]) -> dict[str, list[str]]:
     """`warnings` and `infos` of an answer, as Prometheus has them; neither without any."""
     infos = [note for note in notes if note.startswith(INFO)]
@@ -222,13 +240,14 @@ def _evaluated(
     evaluate: Callable[..., dict[str, Any]],
     view: StoreView,
     given: Parameters,
+    budget: QueryBudget,
+    *,
     expression: Expression,
     start: float,
 ) -> Answer:
-    seconds = min(given.duration("timeout", QUERY_SECONDS), QUERY_SECONDS)
     notes = Notes()
     try:
-        data = evaluate(BoundedStorage(view, time.monotonic() + seconds), notes=notes)
+        data = evaluate(BoundedStorage(view, budget), notes=notes, budget=budget)
     except RuleError as problem:
         raise QueryError(str(problem), "execution") from None
     warnings = [*notes.lines(expression), *_too_old(expression, view, start)]
@@ -238,15 +257,23 @@ def _evaluated(
     return data | {"result": result}, warnings
 
 
-def _parsed(name: str, text: str, read: Callable[[str], Expression]) -> Expression:
+def _budget(given: Parameters) -> QueryBudget:
+    earlier = QUERY_SECONDS - min(given.duration("timeout", QUERY_SECONDS), QUERY_SECONDS)
+    return QueryBudget(given.until - earlier)
+
+
+def _parsed(
+    name: str, text: str, read: Callable[..., Expression], budget: QueryBudget
+) -> Expression:
+    budget.ask()
     try:
-        return read(text)
+        return read(text, ask=budget.ask)
     except RuleError as problem:
         raise QueryError(f'invalid parameter "{name}": {problem}') from None
 
 
-def _selector(text: str) -> Expression:
-    expression = _parsed("match[]", text, parse)
+def _selector(text: str, budget: QueryBudget) -> Expression:
+    expression = _parsed("match[]", text, parse, budget)
     if not isinstance(expression.root, Selector):
         raise QueryError('invalid parameter "match[]": it must be an instant vector selector')
     return expression

@@ -12,7 +12,7 @@ from functools import cache
 from ldlm_monitor.model.histogram import SCHEMA, ZERO_THRESHOLD, CountPoint
 from ldlm_monitor.model.names import Metric
 from ldlm_monitor.model.points import Labels, Point
-from ldlm_monitor.text.sanitize import encodable
+from ldlm_monitor.text.sanitize import encodable, visible
 
 _TYPES = {"counter": 0, "gauge": 1, "histogram": 4}  # MetricType
 _MEMBERS = {"gauge": 2, "counter": 3}  # fields of Metric
@@ -24,7 +24,7 @@ class ProtobufBody:
     def __init__(self, redact: Callable[[str], str]) -> None:
         self._families: list[bytes] = []
         # An empty message is written all the same: Prometheus needs a label's value to be there.
-        text = cache(lambda value: _field(2, encodable(redact(value)).encode()))
+        text = cache(lambda value: _field(2, visible(encodable(redact(value))).encode()))
         pair = cache(lambda name, value: _field(1, _field(1, name.encode()) + text(value)))
         self._labels = cache(lambda labels: b"".join(pair(*each) for each in sorted(labels)))
 

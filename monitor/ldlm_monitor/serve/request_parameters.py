@@ -25,14 +25,17 @@ class QueryError(Exception):
 class Parameters:
     """The values of each parameter, those of the form first, and the parts of the `path`.
 
+    `until`: when the answer is due, on the monotonic clock.
+
     Every method raises `QueryError` if a value has the wrong form, or is missing without a default.
     """
 
     given: Mapping[str, list[str]]
     path: Mapping[str, str]
+    until: float
 
     @classmethod
-    def of(cls, request: Request) -> Self:
+    def of(cls, request: Request, until: float) -> Self:
         """The parameters of a request whose body was read."""
         query, form = request.url.query, ""
         if request.headers.get("content-type", "").partition(";")[0].strip() == FORM:
@@ -41,7 +44,7 @@ class Parameters:
             found = parse_qs("&".join(filter(None, (form, query))), True, max_num_fields=MAX_FIELDS)
         except ValueError:
             raise QueryError(f"at most {MAX_FIELDS} parameters") from None
-        return cls(found, request.path_params)
+        return cls(found, request.path_params, until)
 
     def refuse(self, name: str, reason: str) -> NoReturn:
         """Raise the error of a parameter."""

@@ -19,7 +19,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.model.queries import Source
 from ldlm_monitor.serve import openapi, pages, stream
-from ldlm_monitor.serve.access import NOT_OUR_NAME
+from ldlm_monitor.serve.access import (
+    NOT_FROM_OTHER_SITES,
+    NOT_OUR_NAME,
+    has_foreign_origin,
+    is_of_another_site,
+)
 from ldlm_monitor.serve.metrics import exposition
 from ldlm_monitor.serve.prometheus import PREFIX, PrometheusApi
 from ldlm_monitor.serve.site import Silencing, Site
@@ -38,7 +43,7 @@ Query: TypeAlias = Callable[[Source, Mapping[str, str]], dict[str, Any]]
 
 
 class _Guard:
-    """ASGI middleware: answers 421 to a wrong host name, and 401 to wrong credentials."""
+    """ASGI middleware: 421 for a wrong host name, 403 for pages of others, 401 for credentials."""
 
     def __init__(self, app: ASGIApp, site: Site) -> None:
         self._app = app
@@ -56,6 +61,12 @@ class _Guard:
         is_open = not (gate.encrypts or access.is_required)
         if is_open and names is not None and not names.accepts(request.headers.get("host")):
             return _line(NOT_OUR_NAME, 421)
+        path = request.scope["path"]
+        # MCP asks servers to look at `Origin`: older browsers send it without Fetch metadata.
+        if is_of_another_site(request.headers, request.method, path) or (
+            path == "/mcp" and has_foreign_origin(request.headers)
+        ):
+            return _line(NOT_FROM_OTHER_SITES, 403)
         request.state.grant = await access.grant(request.headers.get("authorization", ""))
         if request.state.grant is None:
             headers = {"WWW-Authenticate": access.challenge}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from ldlm_monitor.model.names import Metric
 from ldlm_monitor.model.points import Labels, Point
-from ldlm_monitor.text.sanitize import encodable
+from ldlm_monitor.text.sanitize import encodable, visible
 from ldlm_promrules.golang import not_finite
 
 _ESCAPED = {ord("\\"): r"\\", ord('"'): r"\"", ord("\n"): r"\n"}
@@ -57,7 +57,7 @@ class Body:
 
     def _value(self, text: str) -> str:
         if (written := self._values.get(text)) is None:
-            written = encodable(self._redact(text)).translate(_ESCAPED)
+            written = visible(encodable(self._redact(text))).translate(_ESCAPED)
             self._values[text] = written
         return written
 

@@ -1,6 +1,7 @@
-"""One SQLite file; where it fails (disk full, damaged, read-only), memory replaces it."""
+"""One SQLite file; while it fails (disk full, damaged, read-only), memory replaces it."""
 
 import logging
+import os
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -18,6 +19,12 @@ _OUTSIDE = (
 )
 """Result codes after which the file may be sound: the disk, rights or another process failed."""
 _BUSY_SECONDS = 5.0  # Python's default; longer delays alerts while another process has the lock
+RETRY_SECONDS = 10.0
+"""Seconds between two tries to leave memory for the file: a choice; what happens between is lost by
+a `kill -9`, and a try costs a look at the disk's free bytes."""
+SPARE_BYTES = 8 << 20
+"""Free bytes, beside twice the data (the copy is in the WAL first), for a try: a choice. Less could
+take a nearly full disk's last bytes from a checkpoint, and be full again at once."""
 _TYPES = ("INTEGER", "REAL", "TEXT")  # checked at the start; other columns may hold any value
 
 log = logging.getLogger(__name__)
@@ -27,8 +34,10 @@ class Database:
     """One connection, used by one thread at a time.
 
     A damaged file is renamed and replaced by a new one. From the first other failure of the file
-    on, the data are kept in memory. Every such event is logged. A commit survives the end of the
-    process; with `durable` also a loss of power, at the cost of one disk sync per commit.
+    on, the data are kept in memory, and copied back by a thread once the file can be written; what
+    a start could not read of it is left as it is. Every such event is logged. A commit survives
+    the end of the process; with `durable` also a loss of power, at the cost of one disk sync per
+    commit.
     """
 
     def __init__(self, path: Path, schema: str, *, durable: bool = True) -> None:
@@ -36,7 +45,11 @@ class Database:
         self._schema = schema
         self._synchronous = "FULL" if durable else "NORMAL"
         self._lock = threading.Lock()
-        self._connection = self._open()
+        self._is_whole = True  # memory, if it replaces the file, holds all that the file does
+        self._closed = threading.Event()
+        self._returning: threading.Thread | None = None
+        with self._lock:
+            self._connection = self._open()
 
     def run(self, work: Work[T]) -> T:
         """Call `work` in one transaction and return its result; an exception rolls it back.
@@ -77,25 +90,41 @@ class Database:
 
     def close(self) -> None:
         """Close the file. Every commit is in it already."""
+        self._closed.set()
         with self._lock:
+            returning = self._returning
             self._connection.close()
+        if returning is not None:
+            returning.join()
 
     def _open(self, damage: Exception | None = None) -> sqlite3.Connection:
         """Open the file; if it is damaged (`damage`: in which way), set it aside for a new one."""
         try:
+            self._is_whole = self._is_empty()
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)  # the owner alone
             if damage is None:
                 try:
-                    return self._connect()
+                    connection = self._connect()
+                    self._is_whole = True
+                    return connection
                 except Exception as error:  # or UnicodeDecodeError, of its message
                     if isinstance(error, OSError) or _primary(error) in _OUTSIDE:
                         raise
                     damage = error
             self._move_aside(damage)
+            self._is_whole = True
             return self._connect()
         except (OSError, sqlite3.Error) as error:
-            self._log_memory(error)
+            self._stay_in_memory(error)
             return _prepare(_connection(), self._schema)
+
+    def _is_empty(self) -> bool:
+        try:
+            return self._path.stat().st_size == 0
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        except OSError:
+            return False
 
     def _connect(self) -> sqlite3.Connection:
         # A link is set aside like damage: another user may have planted it to reach its target.
@@ -138,18 +167,56 @@ class Database:
         except sqlite3.Error:
             self._connection.close()
             self._connection = _connection()
+            self._is_whole = False
         finally:
             failed.close()
         _prepare(self._connection, self._schema)
-        self._log_memory(error)
+        self._stay_in_memory(error)
 
-    def _log_memory(self, error: OSError | sqlite3.Error) -> None:
+    def _stay_in_memory(self, error: OSError | sqlite3.Error) -> None:
         log.error(
-            "%s: cannot be used (%s); alerts that are not sent yet are kept in memory only; free"
-            " space on the disk or choose another --state-dir, and restart",
+            "%s: cannot be used (%s); alerts that are not sent yet are kept in memory only; %s",
             self._path,
             error.strerror if isinstance(error, OSError) else error,
+            "free space on the disk, which is then used again, or restart with another --state-dir"
+            if self._is_whole
+            else "free space on the disk or choose another --state-dir, and restart",
         )
+        if self._is_whole and self._returning is None:
+            self._returning = threading.Thread(target=self._return, name="state", daemon=True)
+            self._returning.start()
+
+    def _return(self) -> None:
+        """Copy memory into the file as soon as it can be written, in one transaction."""
+        while not self._closed.wait(RETRY_SECONDS):
+            with self._lock:
+                if self._closed.is_set() or not self._is_whole:
+                    break
+                try:
+                    self._copy_back()
+                except (OSError, sqlite3.Error, ValueError):  # of a message that is no UTF-8
+                    continue
+                self._returning = None
+                log.info("%s: can be used again, and holds what was kept in memory", self._path)
+                break
+
+    def _copy_back(self) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        pages, size = (
+            self._connection.execute(f"PRAGMA {each}").fetchone()[0]
+            for each in ("page_count", "page_size")
+        )
+        disk = os.statvfs(self._path.parent)
+        if disk.f_bavail * disk.f_frsize < 2 * pages * size + SPARE_BYTES:
+            raise OSError("too little room")
+        connection = self._connect()
+        try:
+            self._connection.backup(connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._connection.close()
+        self._connection = connection
 
 
 def _of_the_file(error: sqlite3.Error) -> bool:

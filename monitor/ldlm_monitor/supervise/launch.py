@@ -4,6 +4,8 @@ The front is the process that the user started. It passes signals on, takes part
 and exits with the command's code; watching is another process's work, so neither delays the other.
 """
 
+import contextlib
+import json
 import os
 import signal
 import socket
@@ -16,11 +18,14 @@ from typing import Any
 
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.probe import process
+from ldlm_monitor.supervise import slurm
 from ldlm_monitor.supervise.run_folder import RunRecord, keep, new_folder, new_log
 from ldlm_monitor.supervise.streams import Link
+from ldlm_monitor.text.sanitize import redacted_arguments
 
 ROTATE_BYTES = 1 << 30
 """Bytes after which a log is renamed: a choice; editors open a GiB, and few runs write one."""
+WAIT_SECONDS = 0.05  # between two looks whether the monitor has ended: a choice, not noticed
 _SOURCE = str(Path(__file__).parent.parent.parent)
 # With -I -S, without site-packages, the relay starts in a few hundredths of a second.
 _RELAY = (
@@ -35,6 +40,7 @@ class Front:
 
     def __init__(self, link: Link) -> None:
         self._link = link
+        self._got = list[int]()
         self.take_signals()
 
     def take_signals(self, hung_up: Callable[[], object] = lambda: None) -> None:
@@ -45,6 +51,7 @@ class Front:
         send = self._link.send
 
         def pass_on(number: int, _: FrameType | None) -> None:
+            self._got.append(number)
             if number == signal.SIGHUP:
                 hung_up()
             send({"signal": number})
@@ -76,6 +83,22 @@ class Front:
                     self._link.close()
         return shells(code)
 
+    def wait_for_monitor(self, pid: int, seconds: float) -> None:
+        """Wait until the monitor `pid`, our child, has reported, where our end would end it.
+
+        A scheduler that sent SIGTERM ends what is left of a job once we have ended; so does Slurm
+        at the end of any job's script, and the kernel at that of a container's first process.
+        Another signal ends the wait.
+        """
+        if not (signal.SIGTERM in self._got or slurm.job_of(os.environ) or os.getpid() == 1):
+            return
+        before, until = len(self._got), time.monotonic() + seconds
+        with contextlib.suppress(ChildProcessError):
+            while len(self._got) == before and time.monotonic() < until:
+                if os.waitpid(pid, os.WNOHANG)[0]:
+                    return
+                time.sleep(WAIT_SECONDS)
+
     def _go_on(self, number: int, _: FrameType | None) -> None:
         self._link.send({"foreground": is_foreground(), "resize": True, "signal": signal.SIGCONT})
 
@@ -90,8 +113,9 @@ def start(
 ) -> tuple[RunRecord, Front, Link]:
     """Start the relay and, by it, the command of a run `name`.
 
-    Returns the kept record, this process as its front, and the monitor's link. `echo`: the command
-    has our streams. `reports`: the monitor's link gets `{"wrote": bytes}` for each piece of output.
+    The relay gets the command by a pipe, as a file would show its secrets. Returns the kept record,
+    this process as its front, and the monitor's link. `echo`: the command has our streams.
+    `reports`: the monitor's link gets `{"wrote": bytes}` for each piece of output.
     Raises `UsageError` where its folder or its log cannot be made.
     """
     if not command:
@@ -102,18 +126,19 @@ def start(
     folder = new_folder(name, now)
     record = RunRecord(
         name=folder.name,
-        command=command,
+        command=redacted_arguments(command),
         directory=os.getcwd(),
         log=str(new_log(log_dir, folder.name)),
         started_at=now,
     )
     keep(record)
     (front, fronts), (monitor, monitors) = socket.socketpair(), socket.socketpair()
-    for end in (fronts, monitors):
-        end.set_inheritable(True)
+    told, telling = os.pipe()
+    for end in (fronts.fileno(), monitors.fileno(), told):
+        os.set_inheritable(end, True)
     link = Link(front.detach())
     waiting = Front(link)  # first, so that no signal can miss the command
-    numbers = (ROTATE_BYTES, echo, reports, fronts.fileno(), monitors.fileno())
+    numbers = (ROTATE_BYTES, echo, reports, fronts.fileno(), monitors.fileno(), told)
     words = [_RELAY, _SOURCE, str(folder), *(str(int(each)) for each in numbers)]
     relay = os.posix_spawn(
         sys.executable,
@@ -130,6 +155,9 @@ def start(
     )
     fronts.close()
     monitors.close()
+    os.close(told)
+    with contextlib.suppress(BrokenPipeError), open(telling, "w", encoding="utf-8") as pipe:
+        json.dump(command, pipe)
     link.send({"foreground": is_foreground()})
     found = process.look(relay)
     record = keep(record, relay=relay, relay_started=0 if found is None else found.started)

@@ -1,15 +1,16 @@
 """Holds a command, its streams and its log, so that the command outlives its monitor.
 
-A program of its own, `main FOLDER ROTATE_BYTES ECHO REPORTS FRONT MONITOR`: it imports the standard
-library alone and starts in a few hundredths of a second. FOLDER has the run's `run.json`; the
-command has our streams if ECHO is 1. FRONT is a socket to the process that the user started,
-MONITOR one to the process that watches; each carries JSON objects, one a line. The relay sends to
-both `{"started": pid}`, `{"ended": code}` (negative: a signal), `{"stopped": number}` (of job
-control), `{"interrupted": by}` (a signal that did not come from MONITOR, or Ctrl-C was typed)
-and `{"over": code}`: no start is to come; to MONITOR also `{"wrote": bytes}` if REPORTS is 1, so
-that it need not poll. It takes `{"signal": number}`, `{"resize": true}`, `{"foreground": bool}`,
-`{"note": text}`, and after an end `{"start": {"command", "environment"}}` or `{"release": true}`.
-If MONITOR is closed, an end is the last.
+A program of its own, `main FOLDER ROTATE_BYTES ECHO REPORTS FRONT MONITOR COMMAND`: it imports the
+standard library alone and starts in a few hundredths of a second. FOLDER has the run's `run.json`;
+the command has our streams if ECHO is 1. COMMAND is a pipe that holds it as JSON. FRONT is a socket
+to the process that the user started, MONITOR one to the process that watches; each carries JSON
+objects, one a line. The relay sends to both `{"started": pid}`, `{"ended": code}` (negative: a
+signal), `{"stopped": number}` (of job control), `{"interrupted": by}` (a signal that did not come
+from MONITOR, or Ctrl-C was typed) and `{"over": code}`: no start is to come; to MONITOR also
+`{"wrote": bytes}` if REPORTS is 1, so that it need not poll. It takes `{"signal": number}`,
+`{"resize": true}`, `{"foreground": bool}`, `{"note": text}`, and after an end `{"start":
+{"command", "shown", "environment"}}` (`shown`: without secrets, for the log) or `{"release":
+true}`. If MONITOR is closed, an end is the last.
 
 Where a stream of ours is a terminal, the command gets a pseudo-terminal in its place, and what is
 typed goes there unchanged, so that bars, colours, Ctrl-C and Ctrl-Z are as without the relay.
@@ -40,6 +41,10 @@ processes that it left behind. A choice: what it wrote itself is in the streams 
 _INTERRUPT, _SUSPEND = b"\x03", b"\x1a"
 """Ctrl-C and Ctrl-Z, unless the user has bound other keys with stty."""
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+SAME_SECONDS = 1.0
+"""Seconds within which a signal to us and one to the front are one, sent to all processes. A
+choice: a starting front passes it on half a second late; nobody asks in two ways so fast."""
+_OF_THE_FRONT = (signal.SIGUSR1, signal.SIGUSR2)
 
 
 class Relay:
@@ -66,14 +71,21 @@ class Relay:
         signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self._asked: list[int] = []
+        self._passed: tuple[int, Link | None, float] = (0, None, 0.0)  # the last by `_end_by`
         signal.signal(STOP, lambda number, _: self._asked.append(number))
         for number in _ENDING:
             if signal.getsignal(number) is not signal.SIG_IGN:  # as with nohup
                 signal.signal(number, lambda number, _: self._asked.append(number))
+        # Slurm signals all processes of a step: by default these would end us, and the command.
+        for number in _OF_THE_FRONT:
+            signal.signal(number, lambda *_: None)
 
-    def run(self, command: Sequence[str]) -> None:
-        """Relay until the command has ended, its output too, and no other start is to come."""
-        self._start(command, {})
+    def run(self, command: Sequence[str], shown: Sequence[str]) -> None:
+        """Relay until the command has ended, its output too, and no other start is to come.
+
+        `shown`: the command without secrets, for the log.
+        """
+        self._start(command, shown, {})
         try:
             while not self._over or self._open_streams():
                 self._turn()
@@ -83,9 +95,11 @@ class Relay:
     def _open_streams(self) -> list[OutputStream]:
         return [each for each in self._streams if each.source is not None or each.pending]
 
-    def _start(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+    def _start(
+        self, command: Sequence[str], shown: Sequence[str], environment: Mapping[str, str]
+    ) -> None:
         self._attempt += 1
-        self._log.note(f"attempt {self._attempt} starts: {json.dumps(command)[:2000]}")
+        self._log.note(f"attempt {self._attempt} starts: {json.dumps(shown)[:2000]}")
         terminal, on = self._terminal, self._terminal.streams
         slave = terminal.open() if on else None
         ends = {number: slave if number in on else self._pipe(number) for number in (1, 2)}
@@ -138,7 +152,7 @@ class Relay:
                         self._monitor.send({"wrote": len(data)})
         self._pass_keys(ready)
         while self._asked:
-            self._end_by(self._asked.pop(0))
+            self._end_by(self._asked.pop(0), None)
         for link in self._links():
             if ready.get(link.fileno()):
                 for order in link.receive():
@@ -211,7 +225,10 @@ class Relay:
     def _obey(self, order: Mapping[str, Any], by: Link) -> None:
         if "signal" in order:
             is_asked = by is not self._monitor and order["signal"] in _ENDING
-            (self._end_by if is_asked else self._signal)(order["signal"])
+            if is_asked:
+                self._end_by(order["signal"], by)
+            else:
+                self._signal(order["signal"])
         if "resize" in order:
             self._terminal.resize()
         if "foreground" in order:
@@ -219,12 +236,17 @@ class Relay:
         if "note" in order:
             self._log.note(order["note"])
         if "start" in order and self._process is None:
-            self._start(order["start"]["command"], order["start"]["environment"])
+            self._start(**order["start"])
         if "release" in order:
             self._finish()
 
-    def _end_by(self, number: int) -> None:
-        """Pass on a signal by which somebody ends the command."""
+    def _end_by(self, number: int, link: Link | None) -> None:
+        """Pass on a signal by which somebody ends the command; it came by `link`, None: to us."""
+        now = time.monotonic()
+        before, other, at = self._passed
+        if number == before and link is not other and now - at < SAME_SECONDS:
+            return
+        self._passed = number, link, now
         passed = signal.SIGTERM if number == STOP else signal.Signals(number)
         self._note_interrupt("ldlm-monitor stop" if number == STOP else passed.name)
         self._signal(passed)
@@ -291,8 +313,10 @@ def _ending(code: int, lost: int) -> str:
 
 def main() -> None:
     """Run the relay that the arguments describe."""
-    rotate_bytes, echo, reports, front, monitor = map(int, sys.argv[2:])
+    rotate_bytes, echo, reports, front, monitor, told = map(int, sys.argv[2:])
+    with open(told, encoding="utf-8") as pipe:
+        command = json.load(pipe)
     record = json.loads(Path(sys.argv[1], "run.json").read_text(encoding="utf-8"))
     log = RunLog(Path(record["log"]), rotate_bytes)
     relay = Relay(log, Link(front), Link(monitor), echo=bool(echo), reports=bool(reports))
-    relay.run(record["command"])
+    relay.run(command, record["command"])

@@ -50,7 +50,7 @@ class RunRecord(View):
 
     schema_: Literal["ldlm.run/1"] = Field(default=SCHEMA, alias="schema")
     name: str = Field(description="NAME_TIME: the folder's name, and the log's")
-    command: tuple[str, ...]
+    command: tuple[str, ...] = Field(description="secrets are redacted")
     directory: str
     log: str
     started_at: float = Field(description="Unix seconds")

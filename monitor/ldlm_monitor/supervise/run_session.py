@@ -14,6 +14,7 @@ from ldlm_monitor.supervise.launch import shells
 from ldlm_monitor.supervise.reactions import Order, Supervisor
 from ldlm_monitor.supervise.run_folder import RunRecord
 from ldlm_monitor.supervise.streams import Link
+from ldlm_monitor.text.sanitize import redacted_arguments
 
 DECIDE_SECONDS = 60.0
 """Seconds for which a restart waits until the log was read: a command may fail while its monitor
@@ -24,8 +25,9 @@ LOOK_SECONDS = 0.25  # between two looks at the alerts, which are to be acted on
 class RunSession:
     """Carries the supervisor's orders out: `turn` until `exit_code` is known.
 
-    `exit_code`: the command's last one, as shells give it. `resume_command`: what a restart runs
-    instead. `requeues`: Slurm's part of a restart is done, not only noted.
+    `exit_code`: the command's last one, as shells give it. `asked_by`: the name of the last signal
+    by which somebody asked it to end, or `ldlm-monitor stop`; "" if nobody did. `again`: the
+    command that a restart runs. `requeues`: Slurm's part of a restart is done, not only noted.
     """
 
     def __init__(
@@ -34,11 +36,11 @@ class RunSession:
         link: Link,
         supervisor: Supervisor,
         *,
-        resume_command: tuple[str, ...] = (),
+        again: tuple[str, ...],
         requeues: bool = False,
     ) -> None:
         self._record = record
-        self._again = resume_command or record.command
+        self._again = again
         self._requeues = requeues
         self._jobs: slurm.SubmittedJobs | None = None
         if slurm.submits(record.command):
@@ -48,6 +50,7 @@ class RunSession:
         self._restart: Order | None = None
         self._processes: CommandProcesses | None = None
         self.exit_code: int | None = None
+        self.asked_by = ""
 
     def turn(self, look: Callable[[], Snapshot | None]) -> None:
         """Heed the relay, for which it waits a moment, and the alerts.
@@ -96,7 +99,11 @@ class RunSession:
         if command is None:
             self._link.send({"release": True})
             return
-        start = {"command": command, "environment": dict(order.environment)}
+        start = {
+            "command": command,
+            "shown": redacted_arguments(command),
+            "environment": dict(order.environment),
+        }
         self._link.send({"start": start})
 
     def close(self) -> None:
@@ -109,7 +116,7 @@ class RunSession:
             self._again,
             slurm.nodes_of(order.environment.get("LDLM_EXCLUDE_NODES", "")),
         )
-        line = slurm.advice(command, slurm.job_of(os.environ), nodes)
+        line = slurm.advice(redacted_arguments(command), slurm.job_of(os.environ), nodes)
         if line and (nodes or self._requeues):
             self._link.send({"note": f"Slurm: {line}"})
         if not line or not self._requeues:
@@ -121,6 +128,7 @@ class RunSession:
 
     def _heed(self, said: Mapping[str, Any], now: float) -> None:
         if "interrupted" in said:
+            self.asked_by = said["interrupted"]
             self._supervisor.interrupted()
             if self._restart is not None:  # between two attempts: there will be none
                 self._restart = None

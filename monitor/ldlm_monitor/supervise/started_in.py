@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -10,12 +11,31 @@ from pathlib import Path
 
 from ldlm_monitor.supervise.run_folder import RunRecord, RunSurroundings, keep
 from ldlm_monitor.text.sanitize import plain, redact
+from ldlm_monitor.text.secrets import REDACTED
 
 ASK_SECONDS = 10.0
 """Seconds for each program: a diff on a network disk takes some, a driver may never answer."""
 DIFF_CHARACTERS = 1_000_000
 """Characters kept of a diff: a choice, more than any change that a person made by hand."""
 _VALUE = 4000  # characters of one variable: LS_COLORS has 1,500
+_HARMLESS = re.compile(
+    # Of a shell, Python and its environments,
+    r"(?:LD_LIBRARY_|PYTHON|OLD)?PATH|(?:OLD)?PWD|HOME|USER|LOGNAME|SHELL|SHLVL|TERM|TZ|LANG|LC_\w+"
+    r"|HOSTNAME|TMPDIR|CC|CXX|LD_PRELOAD|XDG_\w+_(?:HOME|DIR)|VIRTUAL_ENV|PYTHON(?:HASHSEED|UNBUFFERED"
+    r"|FAULTHANDLER)|CONDA_(?:PREFIX|DEFAULT_ENV)"
+    # of launchers and schedulers,
+    r"|(?:LOCAL_|GROUP_|NODE_|ROLE_)?RANK|(?:LOCAL_|ROLE_)?WORLD_SIZE|MASTER_(?:ADDR|PORT)"
+    r"|(?:SLURM|SLURMD|PBS|LSB|OMPI|PMI|PMIX|TORCHELASTIC|ACCELERATE|DEEPSPEED|FSDP)_\w+"
+    r"|LDLM_(?:RUN|ATTEMPT|EXCLUDE_NODES|RESUME_STEP|SKIP_STEPS)"
+    # of what computes and communicates,
+    r"|(?:CUDA|CUBLAS|CUDNN|NVIDIA|NCCL|RCCL|HIP|HSA|ROCR|GLOO|UCX|FI|MLX5|NVTE|TORCH|TORCHINDUCTOR"
+    r"|PYTORCH|TORCHDYNAMO|TRITON|XLA|JAX|TF|TPU|OMP|MKL|KMP|OPENBLAS|NUMEXPR|MALLOC)_\w+"
+    # and of what says where a run belongs.
+    r"|TOKENIZERS_PARALLELISM|(?:HF|TRANSFORMERS)_(?:HOME|HUB_OFFLINE|DATASETS_\w+|OFFLINE|CACHE)"
+    r"|WANDB_(?:MODE|PROJECT|ENTITY|NAME|RUN_ID|RUN_GROUP|DIR)"
+)
+"""Variables whose values say how a run computes and hold no secret: of all others the name alone
+is kept. A value still passes the redactor."""
 _PACKAGES = (
     "import importlib.metadata as m, json, sys;"
     "print(json.dumps([sys.version.split()[0],"
@@ -37,7 +57,10 @@ def look(
     diff = _asked(["git", "diff", "HEAD"], directory) if commit else None
     return RunSurroundings(
         host=socket.gethostname(),
-        environment={name: _shown(name, text) for name, text in sorted(environment.items())},
+        environment={
+            name: _shown(name, text) if _HARMLESS.fullmatch(name) else REDACTED
+            for name, text in sorted(environment.items())
+        },
         git_commit=commit.strip() if commit else None,
         git_diff=redact(diff[:DIFF_CHARACTERS]) if diff else None,
         python=python,

@@ -17,7 +17,9 @@ from typing import Any
 from ldlm_monitor.model.names import RUN_PREFIX
 from ldlm_monitor.text.format import iso
 
-STOP = signal.SIGUSR2  # what `ldlm-monitor stop` sends to the relay, which sends SIGTERM on
+STOP = signal.SIGURG
+"""What `ldlm-monitor stop` sends to the relay, which sends SIGTERM on: none that a scheduler is
+told to send to every process of a job, as SIGUSR2 is (`--signal=USR2@60`)."""
 READ_BYTES = 64 * 1024  # of one read: the capacity of a Linux pipe (pipe(7))
 WRITE_BYTES = select.PIPE_BUF
 """Bytes of one write: a pipe that poll(2) calls writable takes so many without blocking (pipe(7)),

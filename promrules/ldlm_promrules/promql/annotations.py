@@ -8,8 +8,9 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 
-from ldlm_promrules.golang import LITERAL, go_float, quoted
+from ldlm_promrules.golang import go_float, quoted
 from ldlm_promrules.promql.expression import TIME_FUNCTIONS, Expression
+from ldlm_promrules.promql.expression_text import blanked
 from ldlm_promrules.promql.floats import INF
 from ldlm_promrules.promql.functions import BOUND, bound_of, buckets_at_each, merged_buckets
 from ldlm_promrules.promql.nodes import (
@@ -36,7 +37,6 @@ _CALL = re.compile(
     r"\s*(?:(?:by|without)\s*\([^)]*\)\s*)?\(\s*",
     re.IGNORECASE,
 )
-APART = re.compile(rf"{LITERAL}|#[^\n]*", re.DOTALL)  # literals and comments, whose words are none
 
 Place = tuple[Call | Aggregation, int | None]
 """A node, and the number of the argument that a note is about, or None for the node itself."""
@@ -171,8 +171,3 @@ def _places(expression: Expression) -> Callable[[Call | Aggregation, int | None]
 
 def _name(node: object) -> str:
     return node.function if isinstance(node, Call) else getattr(node, "operator", "")
-
-
-def blanked(text: str) -> str:
-    """`text` with spaces in place of its string literals and comments; the rest keeps its place."""
-    return APART.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)

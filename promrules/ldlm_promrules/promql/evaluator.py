@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from ldlm_promrules.promql.annotations import Notes
 from ldlm_promrules.promql.expression import Expression
-from ldlm_promrules.promql.functions import ELEMENTWISE, KEEPS_NAME, OVER_VECTOR
+from ldlm_promrules.promql.functions import ELEMENTWISE, KEEPS_NAME, OVER_VECTOR, RELABELS
 from ldlm_promrules.promql.nodes import (
     Aggregation,
     Binary,
@@ -46,10 +46,11 @@ from ldlm_promrules.promql.ranges import (
     Spans,
     Windows,
     columns_of_selector,
-    subquery_times,
+    exact,
+    subquery_slots,
     windows_of,
 )
-from ldlm_promrules.promql.special import SPECIAL, Compute
+from ldlm_promrules.promql.special import SPECIAL, Budget, Compute
 from ldlm_promrules.promql.vector_columns import merged, present, unique
 from ldlm_promrules.samples import Column, Labels, Series, Storage, VectorSample
 
@@ -58,13 +59,19 @@ COMPILED = 1024
 queries over HTTP may be ever new."""
 
 
+SUBQUERY_TIME = 5
+"""Samples whose memory each time of a subquery takes, beside one for each series: its float, and
+its bounds and indexes where a range ends at each. Measured: 250 bytes."""
+
+
 class Evaluator:
     """Evaluates expressions over `storage`; an implementation of `samples.Query`.
 
     `step` is the step in seconds of subqueries that give none; its default is that of Prometheus'
     `evaluation_interval`. `delayed_name_removal`: drop metric names at the end of a query, not at
     once, as Prometheus does with its feature flag `promql-delayed-name-removal`. `notes`: filled
-    with what there is to say beside the answer.
+    with what there is to say beside the answer. `budget`: what the queries may take in all; without
+    one they end when they are done, as those of rules, whose author is trusted.
     """
 
     def __init__(
@@ -74,9 +81,11 @@ class Evaluator:
         step: float = 60.0,
         delayed_name_removal: bool = False,
         notes: Notes | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self.storage = storage
         self.notes = notes
+        self._budget = budget
         self._step = step
         # Drops metric names.
         self.unnamed: Rename = name_later if delayed_name_removal else without_name
@@ -128,26 +137,54 @@ class Evaluator:
 
     def compute(self, node: Node) -> Compute:
         """The closure that evaluates a node."""
-        return _HANDLERS[type(node)](self, node)
+        compute = _HANDLERS[type(node)](self, node)
+        if (budget := self._budget) is None or isinstance(node, Text):
+            return compute
+        is_vector = not is_scalar(node)
+
+        def counted(query: QueryTimes) -> Any:
+            budget.makes(len(query.at))
+            value = compute(query)
+            if is_vector:
+                budget.makes(len(query.at) * len(value))
+            return value
+
+        return counted
 
     def windows(self, node: Node) -> Windows:
         """The closure that selects a range vector, or evaluates a subquery."""
         if isinstance(node, Subquery):
-            return self._resampled(node)
-        assert isinstance(node, Range), node
-        return windows_of(node, self.storage)
+            windows = self._resampled(node)
+        else:
+            assert isinstance(node, Range), node
+            windows = windows_of(node, self.storage)
+        if (budget := self._budget) is None:
+            return windows
+
+        def asked(window: RangeWindow | None) -> RangeWindow | None:
+            budget.makes(0)
+            return window
+
+        return lambda query: ((labels, map(asked, each)) for labels, each in windows(query))
 
     def _resampled(self, node: Subquery) -> Windows:
         operand, step = self.compute(node.operand), node.step or self._step
 
         def windows(query: QueryTimes) -> Iterator[tuple[Labels, Iterator[RangeWindow | None]]]:
             spans = Spans(query.shifted(node.shift), node.seconds)
-            times = sorted({at for each in spans.pairs() for at in subquery_times(*each, step)})
+            slots = []
+            for each in subquery_slots(spans.pairs(), step):
+                if self._budget is not None:  # asked for each span: there may be a million
+                    self._budget.selects(SUBQUERY_TIME * len(each))
+                slots.append(each)
+            times = [exact(slot * step) for each in slots for slot in each]
             if not times:
                 return
             value = operand(QueryTimes(query.start, query.end, times))
             found = {(): value} if is_scalar(node.operand) else merged(value)
             for labels, column in found.items():
+                if self._budget is not None:
+                    self._budget.selects(len(times))
                 series = _series(labels, times, column)
                 yield labels, spans.of(series.times, series.values)
 
@@ -218,7 +255,14 @@ class Evaluator:
                 vector = operand(query)
                 if self.notes is not None:
                     self.notes.over_vector(node, query)
-                return self._renamed(node, whole(vector, *(each(query) for each in others)))
+                given = [each(query) for each in others]
+                if self._budget is None or node.function not in RELABELS:
+                    return self._renamed(node, whole(vector, *given))
+                found: Vector = []
+                for each in vector:
+                    self._budget.makes(_characters(each[0], given))
+                    found += whole([each], *given)
+                return self._renamed(node, found)
 
             return over_vector
         compute, unnamed = ELEMENTWISE[node.function], self.unnamed
@@ -278,6 +322,12 @@ def _rows(scalars: Sequence[Compute], query: QueryTimes) -> list[tuple[float, ..
     if not scalars:
         return [()] * len(query.at)
     return [*zip(*(scalar(query) for scalar in scalars), strict=True)]
+
+
+def _characters(labels: Labels, texts: Sequence[str]) -> int:
+    """How long a label can become that is made of the texts and the values of other labels."""
+    longest = max(map(len, [*texts, *(value for _, value in labels)]))
+    return longest * (len(texts) + sum(text.count("$") for text in texts))
 
 
 def _series(labels: Labels, times: Sequence[float], column: Column) -> Series:

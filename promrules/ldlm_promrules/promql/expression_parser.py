@@ -13,8 +13,14 @@ import promql_parser
 
 from ldlm_promrules.errors import RuleError, UnsupportedError, shorten
 from ldlm_promrules.golang import compile_pattern
-from ldlm_promrules.promql.annotations import APART, blanked
 from ldlm_promrules.promql.expression import Expression
+from ldlm_promrules.promql.expression_text import (
+    APART,
+    blanked,
+    check_size,
+    regex_of,
+    without_regexes,
+)
 from ldlm_promrules.promql.floats import ARITHMETIC, COMPARISON
 from ldlm_promrules.promql.functions import DATES, ELEMENTWISE, OVER_VECTOR
 from ldlm_promrules.promql.nodes import (
@@ -63,13 +69,11 @@ def translate(tree: Any) -> Node:
 def _selector(tree: Any) -> Selector:
     if tree.matchers.or_matchers:
         raise unsupported("`or` between label matchers")
-    matchers = [
-        Matcher(m.name, _MATCH_OPS[str(m.op).rpartition(".")[2]], m.value)
-        for m in tree.matchers.matchers
-    ]
-    for matcher in matchers:
-        if matcher.op in {"=~", "!~"}:
-            compile_pattern(matcher.value)
+    matchers = []
+    for each in tree.matchers.matchers:
+        operator = _MATCH_OPS[str(each.op).rpartition(".")[2]]
+        value = regex_of(each.value) if operator in {"=~", "!~"} else each.value
+        matchers.append(Matcher(each.name, operator, value))
     if tree.name is not None:
         matchers.insert(0, Matcher(NAME, "=", tree.name))
     return Selector(tuple(matchers), _shift(tree))
@@ -177,9 +181,9 @@ MAX_DEPTH = 200
 """Levels of nesting at most. A choice: more would exceed Python's 1000 stack frames, of which each
 level takes 3 to 5, and fewer could refuse a rule. Without enough frames, the error is the same."""
 _EXPERIMENTAL: Sequence[tuple[re.Pattern[str], str]] = (
-    (re.compile(r"\[[^\]]*?(::)"), "an aligned subquery"),
-    (re.compile(r"\[[^\]]*?([-+*/%^(]|\b(?:step|range|min|max)\b)"), "a duration expression"),
-    (re.compile(r"\boffset\s*[-+]?\s*(\(|\w+\s*\()", re.IGNORECASE), "a duration expression"),
+    (re.compile(r"\[[^\[\]]*?(::)"), "an aligned subquery"),
+    (re.compile(r"\[[^\[\]]*?([-+*/%^(]|\b(?:step|range|min|max)\b)"), "a duration expression"),
+    (re.compile(r"\boffset\s*+[-+]?\s*+(\(|\w++\s*+\()", re.IGNORECASE), "a duration expression"),
     (re.compile(r"[\])}\w]\s*\b(anchored|smoothed)\b"), "the modifier {}"),
     (re.compile(r"\b(fill(?:_left|_right)?)\s*\("), "the modifier {}"),
     (re.compile(r"(</|>/)"), "the operator {}"),
@@ -188,22 +192,26 @@ _EXPERIMENTAL: Sequence[tuple[re.Pattern[str], str]] = (
 a pattern matches, its name replaces the parser's message, with group 1 of the match for `{}`."""
 _HIGH_BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\(?:x[89a-fA-F][\da-fA-F]|[23][0-7]{2})")
 """An escape above 127, such as `\\xff`, is refused: a byte in Prometheus, a character here."""
-_GROUPED = re.compile(
-    rf"{APART.pattern}|(?<![\w:.])(?:0[xX][\da-fA-F_]+|\d[\d_.]*(?:[eE][-+]?\d+)?)(?!\w)", re.DOTALL
-)
-"""Numbers, which Prometheus 3 also takes as `1_000`, and what only looks like one."""
 _SHOWN = 120  # characters of an expression in an error. A choice: more show more, fewer fit a line
 
 
-def parse(text: str, *, any_type: bool = False, experimental: bool = False) -> Expression:
+def parse(
+    text: str,
+    *,
+    any_type: bool = False,
+    experimental: bool = False,
+    ask: Callable[[], None] = lambda: None,
+) -> Expression:
     """Parse `text` as an expression that yields an instant vector or a scalar.
 
     With `any_type` it may also yield a string or a range vector, as queries may; with
     `experimental` it may call the functions that Prometheus 3 has to switch on. Raises RuleError
-    for wrong syntax, types or depth, UnsupportedError for features not supported.
+    for wrong syntax, types, size or depth, UnsupportedError for features not supported, and what
+    `ask` raises, which is called before each step that may take a quarter of a second.
     """
     try:
-        root = translate(_parsed(text))
+        check_size(text)
+        root = translate(_parsed(text, ask))
         if depth(root) > MAX_DEPTH:
             raise RecursionError
         if not experimental:
@@ -234,7 +242,7 @@ def _check_stable(root: Node) -> None:
             )
 
 
-def _parsed(text: str) -> Any:
+def _parsed(text: str, ask: Callable[[], None]) -> Any:
     """The parser's tree. Text that Prometheus and the parser read differently is refused first."""
     rest = blanked(text)
     if re.search(r"(?<![\w:.])info\s*\(", rest):  # the parser takes its second argument for wrong
@@ -244,7 +252,7 @@ def _parsed(text: str) -> Any:
     if any(each[0][0] not in "`#" and _HIGH_BYTE.search(each[0]) for each in APART.finditer(text)):
         raise unsupported("a byte above 127 that is written as an escape")
     try:
-        return promql_parser.parse(_GROUPED.sub(_ungrouped, text))
+        return promql_parser.parse(without_regexes(text, ask))
     except ValueError as problem:
         message = str(problem)
     for pattern, name in _EXPERIMENTAL:
@@ -254,10 +262,6 @@ def _parsed(text: str) -> Any:
     if unknown is not None:
         raise UnsupportedError(f"unknown function {unknown[1]}", remedy="check its spelling")
     raise RuleError(message.replace("invalid promql query", "bad syntax"))
-
-
-def _ungrouped(found: re.Match[str]) -> str:
-    return re.sub(r"(?<=\d)_(?=\d)", "", found[0]) if found[0][0].isdigit() else found[0]
 
 
 def _where(text: str) -> str:

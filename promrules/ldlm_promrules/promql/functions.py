@@ -149,6 +149,7 @@ OVER_VECTOR: dict[str, Callable[..., Vector]] = {  # of a vector, scalars and st
     "label_replace": _label_replace,
     "label_join": _label_join,
 }
+RELABELS = frozenset({"label_replace", "label_join"})  # of texts, each series for itself
 KEEPS_NAME = frozenset({"sort", "sort_desc", "label_replace", "label_join", "last_over_time"})
 """Functions that keep the metric name, as in Prometheus."""
 

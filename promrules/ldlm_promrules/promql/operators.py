@@ -153,8 +153,10 @@ def _by_signature(
     found: dict[Labels, Vector] = {}
     for sample in vector:
         found.setdefault(signature(sample[0]), []).append(sample)
-    for group, members in found.items():
-        if len(members) > 1 and _has_several(members, others):
+    several = [(group, members) for group, members in found.items() if len(members) > 1]
+    rows = present_rows(others, len(vector[0][1])) if several else []
+    for group, members in several:
+        if _has_several(members, rows):
             shown = ", ".join(f'{name}="{value}"' for name, value in group)
             raise RuleError(
                 f"several series for the match group {{{shown}}} on the {side}-hand side",
@@ -163,9 +165,8 @@ def _by_signature(
     return found
 
 
-def _has_several(members: Vector, others: Vector) -> bool:
-    count = len(members[0][1])
-    rows = zip(present_rows(members, count), present_rows(others, count), strict=True)
+def _has_several(members: Vector, others: list[list[Any]]) -> bool:
+    rows = zip(present_rows(members, len(others)), others, strict=True)
     return any(len(row) > 1 and other for row, other in rows)
 
 

@@ -6,7 +6,7 @@ None if the window has too few samples. Semantics: Prometheus 3 `promql/function
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeAlias
@@ -29,12 +29,20 @@ def exact(time: float) -> float:
     return whole if abs(whole - time) < 1e-6 else time  # floats of Unix times are 2.4e-7 s apart
 
 
-def subquery_times(start: float, end: float, step: float) -> Iterator[float]:
-    """The times of a subquery in (start, end]: multiples of `step`, as in Prometheus."""
-    slot = math.floor(round(start / step, 6)) + 1  # `round` removes the division's error
-    while (time := exact(slot * step)) <= end:
-        yield time
-        slot += 1
+def subquery_slots(spans: Iterable[tuple[float, float]], step: float) -> Iterator[range]:
+    """The times of a subquery, as multiples of `step`: those in (start, end] of some rising spans.
+
+    Each is given once, though spans overlap.
+    """
+    after = -math.inf
+    for start, end in spans:
+        first = max(math.floor(round(start / step, 6)) + 1, after)  # `round`: the division's error
+        last = math.floor(round(end / step, 6))
+        if exact(last * step) > end:
+            last -= 1
+        if last >= first:
+            yield range(int(first), last + 1)
+            after = last + 1
 
 
 @dataclass(slots=True)

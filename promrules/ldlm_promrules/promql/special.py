@@ -15,6 +15,20 @@ Compute: TypeAlias = Callable[[QueryTimes], Any]
 """Returns a node's value at the times of a query; callers must not change a returned vector."""
 
 
+class Budget(Protocol):
+    """What a query may take. Each method raises an error, which ends the query, if it is used up.
+
+    Both are called before the work. Between two calls there is the work of one node on one vector,
+    or of one window.
+    """
+
+    def makes(self, values: int) -> None:
+        """So many values, or characters of labels, are about to be made; 0: time will pass."""
+
+    def selects(self, samples: int) -> None:
+        """So many samples are about to be selected, by a selector or a subquery."""
+
+
 class Compiler(Protocol):
     """What makes the closures: `evaluate.Evaluator`. `unnamed` drops metric names."""
 

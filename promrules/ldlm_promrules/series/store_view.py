@@ -55,21 +55,26 @@ class StoreView(SeriesStore):
         return view
 
     def series(
-        self, start: float, end: float, any_of: Sequence[Sequence[Matcher]] = ()
+        self,
+        start: float,
+        end: float,
+        any_of: Sequence[Sequence[Matcher]] = (),
+        ask: Callable[[], None] = lambda: None,
     ) -> list[Labels]:
         """The labels of the series that existed between two times (Unix seconds).
 
-        They satisfy all matchers of one of `any_of`, if there are any.
+        They satisfy all matchers of one of `any_of`, if there are any. `ask` is called for each
+        series, and may raise to end the search.
         """
-        return [
-            kept.labels
-            for kept in self._by_name[None]
+        found = []
+        for kept in self._by_name[None]:
+            ask()
             if any(
                 each.born <= end and (each.ended is None or each.ended > start)
                 for each in kept.segments
-            )
-            and (not any_of or any(is_matched(kept.labels, matchers) for matchers in any_of))
-        ]
+            ) and (not any_of or any(is_matched(kept.labels, matchers) for matchers in any_of)):
+                found.append(kept.labels)
+        return found
 
     def _keep(self, by_name: dict[str | None, list[_Kept]]) -> None:
         self._by_name = by_name | {None: [*chain.from_iterable(by_name.values())]}
