@@ -18,9 +18,16 @@ class Clocks:
 
     def __init__(self) -> None:
         self.wall, self.steady = NOW, 100.0
-        self.judging = JudgingClock(lambda: self.wall, lambda: self.steady)
+        self.computed = 0.0
+        self.judging = JudgingClock(lambda: self.wall, lambda: self.steady, lambda: self.computed)
 
     def wait(self, seconds: float) -> None:
+        self.wall += seconds
+        self.steady += seconds
+        self.computed += seconds
+
+    def stop(self, seconds: float) -> None:
+        """Time that passes while the monitor is stopped."""
         self.wall += seconds
         self.steady += seconds
 
