@@ -15,7 +15,7 @@ from ldlm_monitor.daemon.backfill import Backfill
 from ldlm_monitor.daemon.discovery import Inputs
 from ldlm_monitor.daemon.dispatcher import Dispatcher
 from ldlm_monitor.daemon.pictures import Pictures
-from ldlm_monitor.daemon.reading_lag import ReadingLag
+from ldlm_monitor.daemon.reading_lag import LATE_SECONDS, ReadingLag
 from ldlm_monitor.daemon.restart import recall
 from ldlm_monitor.daemon.stall_probe import Probing
 from ldlm_monitor.daemon.turn_budget import TurnBudget
@@ -137,13 +137,15 @@ class Pump:
         everything = dirty is None or now - self._looked_at >= POLL_SECONDS
         dirty = dirty or ()
         self._looked_at = now if everything else self._looked_at
+        began = time.monotonic()
         self._join(now, None if everything else dirty)
         transitions: list[Transition] = []
         if self.probing is not None and self.caught_up:
             reads = self.store.read_log
             transitions += self.probing.judge(self.monitor, reads, self.recorder, now)
-        part = self._rota.turn(self.inputs.followed) if everything else set()
-        transitions += self._read(part if part is None else part.union(dirty), now)
+        if time.monotonic() - began < LATE_SECONDS:  # else what came meanwhile is not of `now`
+            part = self._rota.turn(self.inputs.followed) if everything else set()
+            transitions += self._read(part if part is None else part.union(dirty), now)
         self._note_edge(now, everything=everything)
         transitions = self._backfill.hold(transitions + self.monitor.tick(now))
         wall = now - self.monitor.ahead  # the wall clock, by which senders work
