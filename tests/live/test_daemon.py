@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -47,6 +48,29 @@ def test_a_hang_is_told_at_its_limit_and_its_end_too(start, slack, append, bars,
     append(LOG, bars(41, 42))  # a redraw of the same step is no progress
     append(LOG, bars(42, 44))
     assert "TrainingStalled resolved" in slack.next()
+
+
+def test_a_monitor_that_was_stopped_reads_what_waits_before_it_judges_by_time(
+    start, slack, append, bars, tmp_path
+):
+    (tmp_path / "ldlm-monitor.toml").write_text("[stall.limit_seconds]\nrunning = 8.0\n")
+    append(LOG, bars(0, 40))
+    daemon = start("train_logs/*.log", slack=slack).ready()
+    append(LOG, bars(40, 42))
+    daemon.wait_for_metric(f'ldlm_train_step{{run="{RUN}"}} 41')
+    os.kill(daemon.process.pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, daemon.process.pid, os.WSTOPPED)
+    stopped = time.monotonic()
+    step = 42
+    while time.monotonic() < stopped + 12.0:  # more than counts as a stop, and than the limit
+        append(LOG, bars(step, step + 1))
+        step += 1
+        threading.Event().wait(0.2)
+    append(LOG, NAN + bars(step, step + 1))
+    os.kill(daemon.process.pid, signal.SIGCONT)
+    assert "NonFiniteLoss firing" in slack.next()
+    assert "TrainingStalled firing" in slack.next()  # now it hangs
+    daemon.wait_for_message("this monitor was stopped")
 
 
 def test_without_slack_alerts_go_to_the_terminal_and_it_says_once_how_to_configure_it(
