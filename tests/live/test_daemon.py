@@ -51,22 +51,25 @@ def test_a_hang_is_told_at_its_limit_and_its_end_too(start, slack, append, bars,
 
 
 def test_a_monitor_that_was_stopped_reads_what_waits_before_it_judges_by_time(
-    start, slack, append, bars, tmp_path
+    start, slack, append, tmp_path
 ):
     (tmp_path / "ldlm-monitor.toml").write_text("[stall.limit_seconds]\nrunning = 8.0\n")
-    append(LOG, bars(0, 40))
-    daemon = start("train_logs/*.log", slack=slack).ready()
-    append(LOG, bars(40, 42))
-    daemon.wait_for_metric(f'ldlm_train_step{{run="{RUN}"}} 41')
+    daemon = start("*.jsonl", slack=slack).ready()
+
+    def step(number: int, loss: str = "2.5") -> None:
+        append("run.jsonl", f'{{"step": {number}, "loss": {loss}, "total_steps": 9500}}\n')
+
+    step(0)
+    daemon.wait_for_metric('ldlm_train_step{run="run"} 0')
     os.kill(daemon.process.pid, signal.SIGSTOP)
     os.waitid(os.P_PID, daemon.process.pid, os.WSTOPPED)
-    stopped = time.monotonic()
-    step = 42
-    while time.monotonic() < stopped + 12.0:  # more than counts as a stop, and than the limit
-        append(LOG, bars(step, step + 1))
-        step += 1
+    until = time.monotonic() + 12.0  # longer than the limit, and than what counts as a stop
+    number = 1
+    while time.monotonic() < until:
+        step(number)
+        number += 1
         threading.Event().wait(0.2)
-    append(LOG, NAN + bars(step, step + 1))
+    step(number, loss="NaN")
     os.kill(daemon.process.pid, signal.SIGCONT)
     assert "NonFiniteLoss firing" in slack.next()
     assert "TrainingStalled firing" in slack.next()  # now it hangs
