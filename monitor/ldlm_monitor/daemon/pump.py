@@ -143,7 +143,8 @@ class Pump:
         if self.probing is not None and self.caught_up:
             reads = self.store.read_log
             transitions += self.probing.judge(self.monitor, reads, self.recorder, now)
-        if time.monotonic() - began < LATE_SECONDS:  # else what came meanwhile is not of `now`
+        # After a long first reading, what came meanwhile is not of `now`: the next turn reads it.
+        if self.caught_up or time.monotonic() - began < LATE_SECONDS:
             part = self._rota.turn(self.inputs.followed) if everything else set()
             transitions += self._read(part if part is None else part.union(dirty), now)
         self._note_edge(now, everything=everything)

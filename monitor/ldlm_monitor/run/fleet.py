@@ -86,7 +86,7 @@ class Fleet:
         for name in {**before, **held}:
             if before.get(name) != held.get(name) and (run := self._runs.get(name)):
                 run.read_to(held.get(name, math.inf))
-                self.touch(run)
+                self._schedule(run)
         return before != held
 
     def shift(self, seconds: float) -> None:
@@ -108,6 +108,9 @@ class Fleet:
     def touch(self, run: TrainingRun) -> None:
         """Add a run to those that `take_touched` returns, and schedule its next timer."""
         self._touched[run.name] = run
+        self._schedule(run)
+
+    def _schedule(self, run: TrainingRun) -> None:
         due = run.life.due()
         if due != self._dues.get(run.name):
             self._dues[run.name] = due
