@@ -15,7 +15,7 @@ from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.playback.content import nominal
 from ldlm_monitor.playback.history import History
-from ldlm_monitor.playback.recording import Begun, Entry, Fed, Finished, Observed, entries
+from ldlm_monitor.playback.recording import Begun, Entry, Fed, Finished, Observed, Passed, entries
 from ldlm_monitor.playback.replay import Replay
 from ldlm_monitor.source.log_parts import LogReader
 
@@ -90,8 +90,13 @@ def of_recording(path: Path, settings: Settings, folder: Path) -> TimedInputs:
                 return monitor.observe(entry.observed(), entry.at)
             case Finished():
                 return monitor.finish(entry.at, entry.paths)
-            case _:
+            case Passed(read_to=None, left_out=0.0) | Begun():
                 return monitor.tick(entry.at)
+            case Passed():
+                monitor.runs.shift(entry.left_out)
+                if entry.read_to is not None:
+                    monitor.hold(entry.read_to)
+                return []
 
     def pieces() -> Iterator[Piece]:
         for entry in entries(path):
