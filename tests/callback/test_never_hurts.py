@@ -106,6 +106,73 @@ def test_a_disk_that_became_read_only_costs_rows_and_not_the_training(train, sma
     assert "Read-only file system; training goes on" in errors
 
 
+PLANTED = {
+    "a link": 'echo mine > target; ln -s target "$F"',
+    "a link to nothing": 'ln -s target "$F"',
+    "a pipe": 'mkfifo "$F"',
+    "a folder": 'mkdir "$F"',
+    "a device": 'mknod "$F" c 1 3',
+    "another user's": ': > "$F"; chown 65533 "$F"',
+}
+
+
+@pytest.mark.parametrize("name", ["health_rank0.jsonl", "stack_rank0.txt"])
+@pytest.mark.parametrize("what", PLANTED)
+def test_what_another_put_in_a_files_place_is_not_written_to_and_that_is_said_once(
+    train, tmp_path, what, name
+) -> None:
+    environment = {**os.environ, "F": name}
+    planted = subprocess.run(
+        ["sh", "-c", PLANTED[what]], cwd=tmp_path, env=environment, check=False
+    )
+    if planted.returncode:
+        pytest.skip("making it takes root")
+    before = (tmp_path / name).lstat()
+    training = train(
+        """
+        callback = HealthCallback(out=sys.argv[1])
+        for step in range(100):
+            callback.on_step(step, loss=1.0)
+        """,
+        out=tmp_path,
+    )
+    code, errors = training.end()
+    assert code == 0
+    assert errors.count("and is not written to: remove it") == (2 if "health" in name else 1)
+    after = (tmp_path / name).lstat()
+    assert (after.st_ino, after.st_size) == (before.st_ino, before.st_size)
+    if what == "a link":
+        assert (tmp_path / "target").read_text() == "mine\n"
+    assert (tmp_path / "target").exists() == (what == "a link")
+
+
+def test_a_folder_that_is_reached_by_a_link_is_written_to(train, tmp_path) -> None:
+    (tmp_path / "large_disk").mkdir()
+    (tmp_path / "run").symlink_to(tmp_path / "large_disk")
+    training = train(
+        "callback = HealthCallback(out=sys.argv[1])\ncallback.on_step(1)", out=tmp_path / "run"
+    )
+    assert training.end() == (0, "")
+    assert [row["type"] for row in training.rows()] == ["run", "step", "end"]
+    assert (tmp_path / "large_disk/heartbeat_rank0").stat().st_size == 4096
+
+
+def test_a_limit_of_file_sizes_ends_no_training_that_no_longer_ignores_its_signal(train) -> None:
+    training = train(
+        """
+        import resource
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        callback = HealthCallback(out=sys.argv[1])
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
+        for step in range(100):
+            callback.on_step(step, loss=1.0)
+        """
+    )
+    code, errors = training.end()
+    assert code == 0
+    assert "File too large" in errors
+
+
 @pytest.fixture
 def dead_disk(tmp_path: Path):
     """A mount whose server has stopped: no call on it returns."""

@@ -173,7 +173,10 @@ def _compress(model: DistributedDataParallel, settings: Ddp) -> None:
                 start_powerSGD_iter=_EXACT_STEPS, orthogonalization_epsilon=_LEAST_NORM,
             )  # fmt: skip
             # DDP compares annotations with its types; here they are text, a lambda has none.
-            model.register_comm_hook(state, lambda state, bucket: _power_sgd(state, bucket))
+            model.register_comm_hook(
+                state,
+                lambda state, bucket: _power_sgd(state, bucket),  # noqa: PLW0108
+            )
             model.kept = state  # type: ignore[assignment] # for `forget_gradients`
 
 

@@ -36,7 +36,8 @@ class Steps:
     Work that takes time is done by the writer's thread. Values on a device are copied only
     for steps that are multiples of `every`. `identity`: rank, host and pid, for heartbeat rows.
     `is_live`: False after the end and in a forked child. `suspicious`: a value was not finite, so
-    the next step measures gradient norms. `page`: the heartbeat's, once there is one. `clock`: what monotonic time is short of Unix time. `unread` counts lost values.
+    the next step measures gradient norms. `page`: the heartbeat's, once there is one. `clock`: what
+    monotonic time is short of Unix time. `unread` counts lost values.
     `hurry` is called where rows should be written now: at the first loss that is not finite, and
     when values of the last step arrive while the loop makes no call. `queue`: takes entries too,
     while it has fewer than `room`.
