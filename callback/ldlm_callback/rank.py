@@ -1,46 +1,52 @@
 """A rank's identity, and the heartbeat page with its position, readable also after `kill -9`.
 
-The page is a file of 4 KiB that is mapped into memory, so that a beat is a store and no system
-call. All numbers are little-endian, like the processors that train. The page contains
-`IDENTITY`, which is written once at the start, and at byte 1024 `BEAT`, which the loop writes at
-each step and phase: of a step its number and time alone.
+The page is a file of 4 KiB. The loop writes into it at each step and phase, by a system call: what
+the kernel has then stays readable when the process is killed, or hangs in a library that holds the
+interpreter's lock. No memory is mapped, because who empties a mapped file ends the process. All
+numbers are little-endian, like the processors that train. The page contains `IDENTITY`, which is
+written once at the start, and at byte 1024 `BEAT`.
 
-`BEAT` begins and ends with a sequence number (u64), which its only writer counts up where it
-stores the whole of it: it clears it and writes from front to back, so a reader that finds two
-different numbers, or none, has read during a store, and reads again. A page that is the same in
-two reads was stable, also on processors that make stores visible out of order. The monitor's
+`BEAT` begins and ends with a sequence number (u64), which its only writer counts up with each
+beat. It is copied from front to back, so a reader that finds two different numbers, or none, has
+read during a write, and reads again. A page that is the same in two reads was stable. The monitor's
 `probe/heartbeat.py` reads the page.
 """
 
 from __future__ import annotations
 
 import errno
-import mmap
 import os
+import signal
 import socket
+import stat
 import struct
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 from typing import Any, NamedTuple
 
 from ldlm_callback.rows import whole
 
-SIZE = 4096  # bytes, a page of memory: the smallest unit that is mapped
+SIZE = 4096  # bytes: a block of most disks
 MAGIC = b"ldlmhb02"  # the last digits count layouts of the page
 BEAT_AT = 1024  # bytes: far behind `IDENTITY`, which may grow
 IDENTITY = struct.Struct("<8sIIQQi64s64s108s")  # magic, then the fields of `Identity`
 BEAT = struct.Struct("<Qqdd32s16sQ")  # sequence, the fields of `Beat`, sequence
-STEP, TIME = 1, 2  # their indices in `BEAT`, counted in cells of 8 bytes
-_SAFE_TO_MAP = frozenset({"ext2", "ext3", "ext4", "xfs", "tmpfs", "ramfs", "overlay", "f2fs"})
-"""File systems where an allocated page stays allocated, so that no store to it ends in SIGBUS on a
-full disk; those that copy on write (btrfs, zfs) and those of a network are left out."""
+_LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "tmpfs", "ramfs", "overlay", "f2fs"})
+"""File systems where writing into a page that is there changes this host's memory, and waits for
+nothing; those that copy on write (btrfs, zfs) and those of a network are left out."""
+SLOW_SECONDS = 0.25
+"""Seconds of a write after which the loop leaves the next ones to the thread, until the thread's
+are faster. A choice: a busy processor takes less, a disk that hangs more."""
+_TRIES = 100
+"""Most writes of the thread until none of the loop's came between. A choice: one is usual."""
 # Variables of torchrun, Slurm, Open MPI and MPICH for a rank, the number of ranks, the rank on its
 # host, and the run; the first that is set counts.
 RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 _WORLD = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
-_LOCAL = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK")
+_LOCAL_RANK = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK")
 _RUN = ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID")
 
 
@@ -78,7 +84,7 @@ class Launch:
             out=Path("saved", name) if out is None else Path(out),
             rank=number,
             world_size=_first(world_size, found_world, _number(_WORLD), -1),
-            local_rank=_first(_number(_LOCAL), number),
+            local_rank=_first(_number(_LOCAL_RANK), number),
             attempt=_first(_number(("TORCHELASTIC_RESTART_COUNT",)), 0),
             host=socket.gethostname(),
             mesh=_coordinates(mesh),
@@ -128,61 +134,103 @@ class Identity(NamedTuple):
         )
 
 
-class Cells:
-    """`BEAT` in a buffer. `whole` and `real`: its cells of 8 bytes, as integers and as floats.
+class HeartbeatPage:
+    """The page of one rank. Raises `OSError` where the file cannot be made.
 
-    A step stores `STEP` and `TIME` alone, each in one store: a reader never sees half of one.
+    The loop calls `beat`, the writer's thread `sync`. `is_direct`: the loop writes its beats
+    itself, which is so where that waits for nothing; otherwise `sync` does.
     """
 
-    def __init__(self, buffer: bytearray | memoryview) -> None:
-        self._block = memoryview(buffer)
-        self.whole, self.real = self._block.cast("q"), self._block.cast("d")
+    def __init__(self, path: Path, identity: Identity) -> None:
+        self._path = path
+        self._page = bytearray(IDENTITY.pack(MAGIC, *identity).ljust(SIZE, b"\0"))
+        self._block = memoryview(self._page)[BEAT_AT : BEAT_AT + BEAT.size]
         self._beats = 0
+        self._fd = self._new_file()
+        self._is_local = _is_local(self._fd)
+        self.is_direct = self._may_be_direct()
 
     def beat(self, beat: Beat) -> None:
-        """Store the rank's whole position. Called by the loop's thread alone."""
+        """Store the rank's position. Called by the loop's thread alone; raises nothing."""
         self._beats = number = self._beats + 1
         position = (beat.step, beat.time, beat.phase_since, beat.phase, beat.status)
-        BEAT.pack_into(self._block, 0, number, *position, number)
-
-
-class HeartbeatPage(Cells):
-    """The page of one rank. Raises `OSError` where the file cannot be made."""
-
-    def __init__(self, path: Path, identity: Identity) -> None:
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        self._fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-        try:
-            page = IDENTITY.pack(MAGIC, *identity).ljust(SIZE, b"\0")
-            _fill(self._fd, page)
-            self.is_mapped = _may_map(self._fd)
-            self._page: mmap.mmap | bytearray = (
-                mmap.mmap(self._fd, SIZE) if self.is_mapped else bytearray(page)
-            )
-            super().__init__(memoryview(self._page)[BEAT_AT : BEAT_AT + BEAT.size])
-            # A reader that has the old page open keeps it: no mapping is ever truncated.
-            os.replace(temporary, path)
-        except OSError:
-            os.close(self._fd)
-            temporary.unlink(missing_ok=True)
-            raise
+        BEAT.pack_into(self._page, BEAT_AT, number, *position, number)
+        if self.is_direct:
+            began = monotonic()
+            try:
+                os.pwrite(self._fd, self._block, BEAT_AT)
+            except OSError:
+                self.is_direct = False
+            if monotonic() - began > SLOW_SECONDS:
+                self.is_direct = False
 
     def sync(self) -> None:
-        """Write the page if it is not mapped. It may block, so the loop does not call it."""
-        if not self.is_mapped:
+        """Make the file whole where somebody cut or removed it, and write what the loop did not.
+
+        It may block, so the loop does not call it. Raises `OSError`.
+        """
+        if self._is_damaged():
+            self.is_direct = False
+            fd = self._new_file()
+            os.dup2(fd, self._fd, inheritable=False)  # the loop may be writing to this number
+            os.close(fd)
+        if self.is_direct:
+            return
+        for _ in range(_TRIES):
+            self.is_direct, number, began = False, self._beats, monotonic()
             os.pwrite(self._fd, bytes(self._page), 0)
+            self.is_direct = monotonic() - began < SLOW_SECONDS and self._may_be_direct()
+            if number == self._beats:  # else this may have come after the loop's newer beat
+                return
+        self.is_direct = False
+
+    def _may_be_direct(self) -> bool:
+        """Whether a write waits for no server, and a limit of file sizes does not end the process.
+
+        Python ignores SIGXFSZ; where the program no longer does, the thread blocks it.
+        """
+        return self._is_local and signal.getsignal(signal.SIGXFSZ) is signal.SIG_IGN
+
+    def _new_file(self) -> int:
+        """Put a new file with the page in the place of whatever is there; its descriptor.
+
+        A reader that has the old page open keeps it, and no link is followed.
+        """
+        temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+        temporary.unlink(missing_ok=True)
+        fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        try:
+            if os.pwrite(fd, bytes(self._page), 0) != SIZE:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.replace(temporary, self._path)
+        except OSError:
+            os.close(fd)
+            temporary.unlink(missing_ok=True)
+            raise
+        return fd
+
+    def _is_damaged(self) -> bool:
+        """Whether the path has no longer our page, nor that of a process that came after us."""
+        ours = os.fstat(self._fd)
+        try:
+            there = os.lstat(self._path)
+        except FileNotFoundError:
+            return True
+        if (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino):
+            head = os.pread(self._fd, BEAT_AT, 0)
+            return ours.st_size != SIZE or head != self._page[:BEAT_AT]
+        if not stat.S_ISREG(there.st_mode) or there.st_size != SIZE:
+            return True
+        fd = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            head = os.pread(fd, IDENTITY.size, 0)
+        finally:
+            os.close(fd)
+        return not head.startswith(MAGIC) or head == self._page[: IDENTITY.size]
 
 
-def _fill(fd: int, page: bytes) -> None:
-    """Write the page and allocate its block. Raises `OSError`, as on a full disk."""
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(fd, 0, SIZE)
-    if os.pwrite(fd, page, 0) != SIZE:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def _may_map(fd: int) -> bool:
-    """Whether the file system keeps a mapped page coherent, and no store to it can fail."""
+def _is_local(fd: int) -> bool:
+    """Whether the file system has its pages in the memory of this host."""
     device = os.fstat(fd).st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"
     try:
@@ -194,7 +242,7 @@ def _may_map(fd: int) -> bool:
         left, _, right = line.partition(" - ")
         if left.split()[2:3] == [wanted]:
             kinds.add(right.split()[0])
-    return bool(kinds) and kinds <= _SAFE_TO_MAP
+    return bool(kinds) and kinds <= _LOCAL
 
 
 def start_ticks() -> int:

@@ -62,7 +62,7 @@ class Session:
         self._options = options
         self._say = say
         self._stacks = launch.out / f"stack_rank{launch.rank}.txt"
-        self._heartbeat: HeartbeatPage | None = None
+        self._has_no_heartbeat = False
         self._gpu: GpuSampler | None = None
         self._exporter: Exporter | None = None
         self._recorder: FlightRecorder | None = None
@@ -114,7 +114,8 @@ class Session:
         row |= {name: count for name, count in unwritten.items() if count}
         self._writer.put({**row, **fields})
         steps.beat.status = status.encode()
-        steps.cells.beat(steps.beat)
+        if steps.page is not None:
+            steps.page.beat(steps.beat)
         if not self._writer.flush(CLOSE_SECONDS):
             problem = self._writer.problem or "the disk does not answer"
             self._say(f"the last rows of rank {self._launch.rank} are lost: {problem}")
@@ -163,7 +164,7 @@ class Session:
         page = self._optional("there is no heartbeat", lambda: HeartbeatPage(path, identity))
         if page is not None:
             page.beat(self.steps.beat)
-            self._heartbeat = self.steps.cells = page
+            self.steps.page = page
         self._sync()
         self._ready.set()
         if (address := options.serve) is not None:
@@ -192,9 +193,15 @@ class Session:
         self._sync()
 
     def _sync(self) -> None:
-        with suppress(OSError):  # `RowWriter` reports problems of the same disk
-            if self._heartbeat is not None:
-                self._heartbeat.sync()
+        if self.steps.page is None:
+            return
+        try:
+            self.steps.page.sync()
+            self._has_no_heartbeat = False
+        except OSError as error:
+            if not self._has_no_heartbeat:
+                self._has_no_heartbeat = True
+                self._say(f"there is no heartbeat: {error}; it is tried again")
 
     def _header(self) -> Row:
         torch = sys.modules.get("torch")

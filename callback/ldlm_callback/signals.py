@@ -15,6 +15,8 @@ from types import FrameType, TracebackType
 from typing import Any, TextIO
 from weakref import WeakSet
 
+from ldlm_callback.own_files import open_to_append
+
 GRACE_SECONDS = 1.0
 """Seconds for Python's handler of SIGTERM; then a thread ends the process. A job has only 30."""
 SECOND_CHOICE = 12
@@ -194,7 +196,7 @@ def register_stacks(path: Path, wanted: int) -> int:
             break
     else:
         return 0
-    file = path.open("a", encoding="ascii")
+    file = open(open_to_append(path), "a", encoding="ascii")  # noqa: SIM115 kept in `_stack_files`
     # With `chain` the default action would follow, and end the process.
     faulthandler.register(number, file=file, all_threads=True, chain=False)
     before, _stack_files[number] = _stack_files.get(number), file

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from ldlm_callback.checksums import Checked
 from ldlm_callback.device import WIDTH, DeviceCopies, is_capturing
 from ldlm_callback.gradients import gradient_window, parameter_groups
-from ldlm_callback.rank import BEAT, STEP, TIME, Beat, Cells
+from ldlm_callback.rank import Beat, HeartbeatPage
 from ldlm_callback.rows import Entry, Row, event_row, snapshot, whole
 
 STEP_PHASES = frozenset({"train", "data", "forward", "backward", "optimizer"})
@@ -36,8 +36,8 @@ class Steps:
     Work that takes time is done by the writer's thread. Values on a device are copied only
     for steps that are multiples of `every`. `identity`: rank, host and pid, for heartbeat rows.
     `is_live`: False after the end and in a forked child. `suspicious`: a value was not finite, so
-    the next step measures gradient norms. `cells`: where a beat is stored, the heartbeat page once
-    there is one. `clock`: what monotonic time is short of Unix time. `unread` counts lost values.
+    the next step measures gradient norms. `page`: the heartbeat's, once there is one. `clock`: what
+    monotonic time is short of Unix time. `unread` counts lost values.
     `hurry` is called where rows should be written now: at the first loss that is not finite, and
     when values of the last step arrive while the loop makes no call. `queue`: takes entries too,
     while it has fewer than `room`.
@@ -52,7 +52,7 @@ class Steps:
 
     def __post_init__(self) -> None:
         self.is_live = True
-        self.cells = Cells(bytearray(BEAT.size))
+        self.page: HeartbeatPage | None = None
         self.clock = time() - monotonic()
         self.suspicious = False
         self.beat = Beat(phase_since=time())
@@ -107,12 +107,8 @@ class Steps:
         if self._is_outside:
             self._is_outside = False
             beat.phase, beat.phase_since = b"train", now
-            self.cells.beat(beat)
-        else:
-            # A reader between the two has the step with the time of the one before: accepted.
-            cells = self.cells
-            cells.whole[STEP] = number
-            cells.real[TIME] = now
+        if self.page is not None:
+            self.page.beat(beat)
         loss = given.get("loss")
         # Neither NaN nor infinite, found without a call.
         if type(loss) is float and loss - loss != 0.0:
@@ -289,7 +285,8 @@ class Steps:
         beat.phase, beat.phase_since = phase.encode()[:32], since  # bytes in `BEAT`
         self._is_outside = phase not in STEP_PHASES
         beat.time, self._came_at = time(), monotonic()
-        self.cells.beat(beat)
+        if self.page is not None:
+            self.page.beat(beat)
         if phase not in STEP_PHASES:
             now = {"time": beat.time, "step": max(beat.step, 0), "phase": phase}
             self.put({"type": "heartbeat", **now, **self.identity})

@@ -4,6 +4,7 @@ import errno
 import json
 import math
 import os
+import signal
 import threading
 import time
 from collections import deque
@@ -14,6 +15,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from ldlm_callback.own_files import open_to_append
 from ldlm_callback.rows import MAX_NAME, Entry, Row, event_row, spelled
 
 MAX_ROWS = 10_000
@@ -110,6 +112,8 @@ class RowWriter:
         return not (self.rows or self._encoding or self._tail)
 
     def _run(self) -> None:
+        # A file above the limit of its size is an error then, also where SIGXFSZ ends the process.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGXFSZ})
         self._guarded(self.prepare)
         while True:
             closing = self._closing
@@ -152,8 +156,7 @@ class RowWriter:
 
     def _open(self) -> None:
         """Open to append; first end a line that an earlier process left unfinished."""
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        fd = os.open(self.path, flags, 0o644)
+        fd = open_to_append(self.path)
         try:
             size = os.fstat(fd).st_size
             torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"

@@ -24,6 +24,7 @@ class Training:
         self.out = out
         self.process = subprocess.Popen(
             [sys.executable, "-c", BEGIN + textwrap.dedent(program), str(out)],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

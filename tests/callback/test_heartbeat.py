@@ -1,6 +1,10 @@
 """The page with where a rank stands, whatever became of its process."""
 
 import os
+import signal
+import subprocess
+
+import pytest
 
 from ldlm_callback.rank import (
     BEAT,
@@ -10,6 +14,7 @@ from ldlm_callback.rank import (
     HeartbeatPage,
     Identity,
 )
+from ldlm_monitor.probe.heartbeat import read
 
 
 def identity(**changes) -> Identity:
@@ -100,3 +105,108 @@ def test_the_page_has_how_it_ended(train) -> None:
     assert beat_of(page)["status"].rstrip(b"\0") == b"failed"
     last = training.rows()[-1]
     assert (last["status"], last["error"]) == ("failed", "ValueError: diverged")
+
+
+HURT = {
+    "emptied": ': > "$F"',
+    "copied over": 'cp /dev/null "$F"',
+    "truncated": 'truncate -s 0 "$F"',
+    "truncated and grown": 'truncate -s 0 "$F"; truncate -s 4096 "$F"',
+    "removed": 'rm "$F"',
+    "replaced": 'mv "$F" "$F.old"; : > "$F"',
+    "copied and truncated": 'cp "$F" "$F.1"; : > "$F"',
+    "replaced by its copy": 'cp "$F" "$F.1"; mv "$F.1" "$F"',
+    "a link": 'rm "$F"; echo target > target; ln -s target "$F"',
+    "a pipe": 'rm "$F"; mkfifo "$F"',
+    "its folder made anew": 'rm -r "$PWD"; mkdir "$PWD"',
+}
+
+
+@pytest.mark.parametrize("how", HURT)
+def test_a_file_that_is_cut_or_removed_is_whole_again_and_the_training_goes_on(
+    train, until, how
+) -> None:
+    training = train(
+        """
+        callback = HealthCallback(out=sys.argv[1])
+        for step in range(100):
+            callback.on_step(step, loss=1.0)
+        print("there", flush=True)
+        sys.stdin.readline()
+        for step in range(100, 200):
+            callback.on_step(step, loss=1.0)
+        print("on", flush=True)
+        time.sleep(60)
+        """
+    )
+    training.said("there")
+    path = training.out / "heartbeat_rank0"
+    environment = {**os.environ, "F": path.name}
+    subprocess.run(["sh", "-c", HURT[how]], cwd=training.out, env=environment, check=True)
+    training.process.stdin.write("\n")
+    training.process.stdin.flush()
+    training.said("on")
+    until(lambda: (page := read(path)) is not None and page.step == 199)
+    training.process.kill()
+    training.end()
+    assert read(path).step == 199
+    if how == "a link":
+        assert (training.out / "target").read_text() == "target\n"
+
+
+def test_a_file_that_is_cut_while_the_process_is_stopped_is_whole_again(train, until) -> None:
+    training = train(
+        """
+        callback = HealthCallback(out=sys.argv[1])
+        callback.on_step(7, loss=1.0)
+        print("there", flush=True)
+        time.sleep(60)
+        """
+    )
+    training.said("there")
+    training.process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, training.process.pid, os.WSTOPPED)
+    path = training.out / "heartbeat_rank0"
+    os.truncate(path, 0)
+    training.process.send_signal(signal.SIGCONT)
+    until(lambda: (page := read(path)) is not None and page.step == 7)
+
+
+def test_the_last_step_is_readable_where_a_library_holds_the_interpreters_lock(
+    train, until
+) -> None:
+    training = train(
+        """
+        import ctypes
+        callback = HealthCallback(out=sys.argv[1])
+        print("there", flush=True)
+        for step in range(100):
+            callback.on_step(step, loss=1.0)
+        ctypes.PyDLL(None).sleep(60)
+        """
+    )
+    training.said("there")
+    until(lambda: (page := read(training.out / "heartbeat_rank0")) is not None and page.step == 99)
+    training.process.kill()
+    training.end()
+    assert read(training.out / "heartbeat_rank0").step == 99
+
+
+def test_an_old_process_leaves_the_name_to_the_one_that_came_after_it(tmp_path) -> None:
+    path = tmp_path / "heartbeat_rank3"
+    old = HeartbeatPage(path, identity())
+    new = HeartbeatPage(path, identity(pid=8))
+    new.beat(Beat(step=1))
+    new.sync()
+    old.beat(Beat(step=2))
+    old.sync()
+    assert read(path).pid == 8
+
+
+def test_a_planted_link_in_the_place_of_the_new_file_is_not_followed(tmp_path) -> None:
+    target = tmp_path / "target"
+    target.write_text("mine")
+    (tmp_path / f".heartbeat_rank3.{os.getpid()}").symlink_to(target)
+    HeartbeatPage(tmp_path / "heartbeat_rank3", identity()).beat(Beat(step=1))
+    assert target.read_text() == "mine"
+    assert read(tmp_path / "heartbeat_rank3").step == 1

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -47,6 +48,32 @@ def test_a_hang_is_told_at_its_limit_and_its_end_too(start, slack, append, bars,
     append(LOG, bars(41, 42))  # a redraw of the same step is no progress
     append(LOG, bars(42, 44))
     assert "TrainingStalled resolved" in slack.next()
+
+
+def test_a_monitor_that_was_stopped_reads_what_waits_before_it_judges_by_time(
+    start, slack, append, tmp_path
+):
+    (tmp_path / "ldlm-monitor.toml").write_text("[stall.limit_seconds]\nrunning = 8.0\n")
+    daemon = start("*.jsonl", slack=slack).ready()
+
+    def step(number: int, loss: str = "2.5") -> None:
+        append("run.jsonl", f'{{"step": {number}, "loss": {loss}, "total_steps": 9500}}\n')
+
+    step(0)
+    daemon.wait_for_metric('ldlm_train_step{run="run"} 0')
+    os.kill(daemon.process.pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, daemon.process.pid, os.WSTOPPED)
+    until = time.monotonic() + 12.0  # longer than the limit, and than what counts as a stop
+    number = 1
+    while time.monotonic() < until:
+        step(number)
+        number += 1
+        threading.Event().wait(0.2)
+    step(number, loss="NaN")
+    os.kill(daemon.process.pid, signal.SIGCONT)
+    assert "NonFiniteLoss firing" in slack.next()
+    assert "TrainingStalled firing" in slack.next()  # now it hangs
+    daemon.wait_for_message("this monitor was stopped")
 
 
 def test_without_slack_alerts_go_to_the_terminal_and_it_says_once_how_to_configure_it(

@@ -18,9 +18,16 @@ class Clocks:
 
     def __init__(self) -> None:
         self.wall, self.steady = NOW, 100.0
-        self.judging = JudgingClock(lambda: self.wall, lambda: self.steady)
+        self.computed = 0.0
+        self.judging = JudgingClock(lambda: self.wall, lambda: self.steady, lambda: self.computed)
 
     def wait(self, seconds: float) -> None:
+        self.wall += seconds
+        self.steady += seconds
+        self.computed += seconds
+
+    def stop(self, seconds: float) -> None:
+        """Time that passes while the monitor is stopped."""
         self.wall += seconds
         self.steady += seconds
 
@@ -73,6 +80,19 @@ def test_small_steps_are_followed_and_time_never_falls(clocks: Clocks, caplog) -
     assert caplog.records == []
 
 
+def test_time_for_which_the_monitor_was_stopped_is_known_once(clocks: Clocks, caplog) -> None:
+    clocks.wait(5)
+    clocks.judging.now()
+    clocks.stop(45)
+    assert clocks.judging.now() == pytest.approx(NOW + 50)
+    assert clocks.judging.skipped == pytest.approx(45)
+    (said,) = caplog.messages
+    assert "stopped" in said
+    clocks.wait(60)  # a long turn that computes is none
+    clocks.judging.now()
+    assert clocks.judging.skipped == 0.0
+
+
 class Timed:
     """A pump whose turns are at a clock's time, as in the daemon."""
 
@@ -116,6 +136,19 @@ def timed(tmp_path: Path, clocks: Clocks) -> Iterator[Timed]:
     timed.watched.begin(0)
     yield timed
     timed.watched.kill()
+
+
+@pytest.mark.parametrize("stamped", [True, False])
+def test_a_stop_of_everything_is_no_stall_and_a_later_hang_is(timed: Timed, stamped: bool) -> None:
+    """A frozen container, a paused machine: the training takes its next step after waking."""
+    timed.train(60, stamped=stamped)
+    timed.clocks.stop(600)
+    timed.turn()
+    timed.idle(5)
+    timed.train(60, stamped=stamped)
+    assert timed.reported() == []
+    timed.idle(600)
+    assert "TrainingStalled firing" in timed.reported()
 
 
 @pytest.mark.parametrize("stamped", [True, False])

@@ -180,7 +180,7 @@ def test_a_block_of_rows_is_taken_in_as_its_rows_one_by_one(
     for each in block.samples():
         apart.observe(each, 10.0, rows=True)
     assert together.view("HEALTHY") == apart.view("HEALTHY")
-    assert together.points() == apart.points()
+    assert together.points(0.0) == apart.points(0.0)
     assert sorted(together.values.evidence(), key=repr) == sorted(apart.values.evidence(), key=repr)
 
 

@@ -6,6 +6,7 @@ import pytest
 from tfevents import frame
 
 from ldlm_monitor.model.chunk import frames
+from ldlm_monitor.source.tail import RETURN_SECONDS
 
 FILES = Path(__file__).resolve().parents[1] / "event_files"
 DATA = (FILES / "torch.tfevents.1").read_bytes()
@@ -87,7 +88,7 @@ def test_emptied_and_written_anew_it_begins_anew(reading, events):
     reader.look()
     events.write_bytes(DATA[: ENDS[2]])
     reader.look(after=1)
-    reader.look(after=1)
+    reader.look(after=RETURN_SECONDS)
     fresh = [chunk for chunk in reader.chunks if chunk.file[2] == 1]
     assert b"".join(chunk.data for chunk in fresh) == DATA[: ENDS[2]]
     assert fresh[0].line == 1

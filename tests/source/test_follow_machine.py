@@ -33,6 +33,7 @@ from ldlm_monitor.source.follower import Follower
 from ldlm_monitor.source.named_files import LINGER_SECONDS
 from ldlm_monitor.source.open_files import RETIRED_FILES, RETIRED_SECONDS
 from ldlm_monitor.source.recalled import RECALL_SECONDS
+from ldlm_monitor.source.tail import RETURN_SECONDS
 
 WHOLE = re.compile(rb"<(\d+)\|x*>")
 BANNER = b"#" * 1500 + b"\n"
@@ -243,6 +244,26 @@ class Writers(RuleBasedStateMachine):
         for _ in range(regrown):
             self.write(self.life, 700, b"\n")
 
+    @precondition(lambda self: self.present and not self.down)
+    @rule(share=st.floats(0.01, 0.99), grows=st.booleans(), budget=st.sampled_from([1, 2**20]))
+    def go_back_and_return(self, share: float, grows: bool, budget: int) -> None:
+        """The size goes back, and the same bytes return, as a network file system shows it.
+
+        Just after a start it is another content: only a file that is read is waited for.
+        """
+        content = self.log.read_bytes()
+        if (cut := int(len(content) * share)) == 0:
+            return
+        os.truncate(self.log, cut)
+        self.now += RETURN_SECONDS / 3
+        self.look(budget)
+        with self.log.open("r+b", buffering=0) as file:
+            file.write(content)
+        if grows:
+            self.write(self.life, 100, b"\n")
+        self.now += RETURN_SECONDS / 3
+        self.look(budget)
+
     @precondition(lambda self: self.present and not self.linked and self.life.begun)
     @rule(rest=st.booleans(), down=st.booleans())
     def replace_by_a_copy(self, rest: bool, down: bool) -> None:
@@ -358,8 +379,10 @@ class Writers(RuleBasedStateMachine):
         self.now += by
 
     def settle(self) -> None:
-        # A file that a restart did not find is looked for again after so long, not before.
-        self.now += RECALL_SECONDS
+        # A file that a restart did not find is looked for again after so long, not before; what
+        # begins like a content that was truncated is read after so long.
+        self.look()
+        self.now += max(RECALL_SECONDS, RETURN_SECONDS)
         for _ in range(40):
             if not self.look() and not self.follower.behind():
                 break

@@ -105,6 +105,15 @@ def test_compressed_gradients_train_as_well(
 
 # A training of two ranks.
 @pytest.mark.long
+def test_powersgd_trains_a_model_of_several_buckets(settings: Make) -> None:
+    """DDP's first bucket takes 1 MiB of gradients; each has three collectives, in one order."""
+    parts = {"model__width": 64, "model__depth": 4, "objective__mode": "mixed"}
+    found = train_forked(settings(schedule__steps=14, ddp__compression="powersgd", **parts))
+    assert [row["skipped"] for row in found] == [0] * 14
+
+
+# A training of two ranks.
+@pytest.mark.long
 def test_gradients_that_powersgd_compresses_stay_finite_where_some_are_zero(
     settings: Make,
 ) -> None:

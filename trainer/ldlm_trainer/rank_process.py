@@ -172,8 +172,27 @@ def _compress(model: DistributedDataParallel, settings: Ddp) -> None:
                 None, matrix_approximation_rank=settings.powersgd_rank,
                 start_powerSGD_iter=_EXACT_STEPS, orthogonalization_epsilon=_LEAST_NORM,
             )  # fmt: skip
-            model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+            # DDP compares annotations with its types; here they are text, a lambda has none.
+            model.register_comm_hook(
+                state,
+                lambda state, bucket: _power_sgd(state, bucket),  # noqa: PLW0108
+            )
             model.kept = state  # type: ignore[assignment] # for `forget_gradients`
+
+
+def _power_sgd(
+    state: powerSGD_hook.PowerSGDState, bucket: torch.distributed.GradBucket
+) -> torch.futures.Future[Tensor]:
+    """PowerSGD, over gloo one bucket after the other.
+
+    The hook starts the second and third collective of a bucket where the one before ends. Over
+    gloo that is in its threads, at another time on each rank, so those of two buckets would come
+    in different orders and meet each other. NCCL's are enqueued at once, in the order of buckets.
+    """
+    averaged = powerSGD_hook.powerSGD_hook(state, bucket)
+    if bucket.buffer().is_cpu:
+        averaged.wait()
+    return averaged
 
 
 def forget_gradients(model: nn.Module) -> None:

@@ -166,6 +166,14 @@ class Monitor:
         self.runs.set_stall(stall)
         self._changed()
 
+    def hold(self, read_to: Mapping[str, float]) -> None:
+        """Count the silence of these runs up to a time (Unix seconds) alone, until the next call.
+
+        `read_to`: up to when the files of a run were read; other runs' were read to the present.
+        """
+        if self.runs.hold(read_to, self.clock):
+            self._changed()
+
     def alerts(self) -> list[AlertView]:
         """The pending and firing alerts."""
         ranks = self._health.failed_ranks()

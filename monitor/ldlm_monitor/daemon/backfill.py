@@ -76,6 +76,7 @@ class Backfill:
     _playing: Generator[None, None, BackfillResult] | None = field(default=None, init=False)
     _runs: set[str] = field(default_factory=set, init=False)
     _held: list[tuple[Transition, bool]] = field(default_factory=list, init=False)
+    _found_at: dict[Path, float] = field(default_factory=dict, init=False)
 
     @property
     def is_busy(self) -> bool:
@@ -86,6 +87,11 @@ class Backfill:
     def behind(self) -> int:
         """Bytes that are still to be judged; any thread may ask."""
         return self._queued + self._left
+
+    @property
+    def late(self) -> Iterable[tuple[str, float]]:
+        """The files with bytes that are still to be judged, and when (Unix s) they were found."""
+        return [(str(path), at) for path, at in self._found_at.items()]
 
     def is_partial(self, labels: Mapping[str, str]) -> bool:
         """Whether an alert belongs to a run whose history is still being judged."""
@@ -155,6 +161,8 @@ class Backfill:
 
         Of all (`everything`), or of some. Returns whether there is anything to judge.
         """
+        for path in self._waiting:
+            self._found_at.setdefault(path, now)
         if self._playing is None and (self._waiting or restart is not None):
             self._playing = self._play(self._take(everything=everything), now, restart)
         return self._playing is not None
@@ -221,6 +229,8 @@ class Backfill:
         if restart is not None:
             passed += restart.compare(self.monitor, passed)
         self._runs, self._held, self.ahead = set(), [], False
+        for path in paths:
+            self._found_at.pop(path, None)
         return BackfillResult(passed, history.end)
 
     def _judge(

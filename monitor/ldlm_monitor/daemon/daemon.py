@@ -206,11 +206,11 @@ def _follow(
 
 
 def _judging_time(clock: JudgingClock, pump: Pump) -> float:
-    """The time of a turn; a jump of the wall clock is passed on to the monitor."""
+    """The time of a turn; time for which nothing could be seen is passed on to the monitor."""
     now = clock.now()
     pump.monitor.ahead = clock.ahead
     if clock.skipped:
-        pump.monitor.runs.shift(clock.skipped)
+        pump.leave_out(clock.skipped)
     return now
 
 

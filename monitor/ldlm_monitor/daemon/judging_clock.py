@@ -8,6 +8,10 @@ from ldlm_monitor.text.format import duration
 
 JUMP_SECONDS = 1.0
 """Least seconds of a clock's step: NTP slews smaller errors (chrony: `makestep 1`)."""
+STOPPED_SECONDS = 10.0
+"""If so many seconds without CPU time lie between two turns, the monitor was stopped. A choice: a
+third of the least default stall limit. The turns of a starved monitor are shorter: with a twentieth
+of a core some 2.5 s (`turn_budget.TURN_SECONDS`)."""
 
 log = logging.getLogger(__name__)
 
@@ -18,13 +22,20 @@ class JudgingClock:
     The continuation lasts until the wall clock has caught up: alerts keep their `for`, and none
     fires twice. A clock that was set forward is taken as right, as after a sleep of the machine,
     which the monotonic clock of Linux does not count. `ahead`: seconds by which the result exceeds
-    the wall clock. `skipped`: seconds that the last call of `now` found to be such a step forward.
+    the wall clock. `skipped`: seconds that the last call of `now` found to be such a step forward,
+    or for which this process did not run since the call before (SIGSTOP, a freezer, a paused VM),
+    while the trainings may have stood, too. `cpu`: the seconds that this process has computed.
     """
 
     def __init__(
-        self, wall: Callable[[], float] = time.time, steady: Callable[[], float] = time.monotonic
+        self,
+        wall: Callable[[], float] = time.time,
+        steady: Callable[[], float] = time.monotonic,
+        cpu: Callable[[], float] = time.process_time,
     ) -> None:
         self._wall = wall
+        self._cpu = cpu
+        self._computed = cpu()
         self._steady = steady
         self.ahead = self.skipped = 0.0
         self._last = wall()
@@ -42,6 +53,15 @@ class JudgingClock:
                 " counted from now",
                 duration(self.skipped),
             )
+        computed = self._cpu()
+        stopped = steady - self._read_at - (computed - self._computed)
+        self._computed = computed
+        if stopped > STOPPED_SECONDS:
+            log.warning(
+                "this monitor was stopped, or got no CPU time, for %s: that counts as no silence",
+                duration(stopped),
+            )
+            self.skipped += stopped
         if behind - self.ahead > JUMP_SECONDS:
             log.warning(
                 "the clock was set back by %s: the monitor goes on from its last time until the"

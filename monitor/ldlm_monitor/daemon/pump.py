@@ -4,7 +4,7 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from ldlm_monitor.daemon.backfill import Backfill
 from ldlm_monitor.daemon.discovery import Inputs
 from ldlm_monitor.daemon.dispatcher import Dispatcher
 from ldlm_monitor.daemon.pictures import Pictures
+from ldlm_monitor.daemon.reading_lag import LATE_SECONDS, ReadingLag
 from ldlm_monitor.daemon.restart import recall
 from ldlm_monitor.daemon.stall_probe import Probing
 from ldlm_monitor.daemon.turn_budget import TurnBudget
@@ -26,7 +27,7 @@ from ldlm_monitor.parse.urgency import Urgency
 from ldlm_monitor.playback.recording import Recorder
 from ldlm_monitor.source.file_system import DIRECT, Disk, MountTable, read_mounts
 from ldlm_monitor.source.follower import Follower, StdinSource
-from ldlm_monitor.source.input_patterns import resolve
+from ldlm_monitor.source.input_patterns import STANDARD_INPUT, resolve
 from ldlm_monitor.source.notices import Journal
 from ldlm_monitor.source.timed_disk import TimedDisk
 from ldlm_monitor.source.wake import Rota, Waker
@@ -112,6 +113,7 @@ class Pump:
             ahead=self.recorder is None,
         )
         self.pictures = Pictures(self.monitor)
+        self._lag = ReadingLag(self.monitor, self._record_lag)
         self.caught_up = self.ended = self._is_whole = False
         self.turns = 0
 
@@ -131,16 +133,20 @@ class Pump:
         `dirty`: the paths that changed; None if any may have.
         """
         self._is_whole = False
+        self._lag.begin(now)
         everything = dirty is None or now - self._looked_at >= POLL_SECONDS
         dirty = dirty or ()
         self._looked_at = now if everything else self._looked_at
+        began = time.monotonic()
         self._join(now, None if everything else dirty)
         transitions: list[Transition] = []
         if self.probing is not None and self.caught_up:
             reads = self.store.read_log
             transitions += self.probing.judge(self.monitor, reads, self.recorder, now)
-        part = self._rota.turn(self.inputs.followed) if everything else set()
-        transitions += self._read(part if part is None else part.union(dirty), now)
+        # After a long first reading, what came meanwhile is not of `now`: the next turn reads it.
+        if self.caught_up or time.monotonic() - began < LATE_SECONDS:
+            part = self._rota.turn(self.inputs.followed) if everything else set()
+            transitions += self._read(part if part is None else part.union(dirty), now)
         self._note_edge(now, everything=everything)
         transitions = self._backfill.hold(transitions + self.monitor.tick(now))
         wall = now - self.monitor.ahead  # the wall clock, by which senders work
@@ -172,6 +178,12 @@ class Pump:
         self.inputs.replace(patterns, companions=self.settings.companions)
         self._looked_at = self._commit_at = -math.inf
 
+    def leave_out(self, seconds: float) -> None:
+        """Count no silence for `seconds`, by which the clock jumped or the monitor was stopped."""
+        if self.recorder is not None:
+            self.recorder.passed(max(self.monitor.clock, 0.0), left_out=seconds)
+        self.monitor.runs.shift(seconds)
+
     def pause(self, now: float) -> float:
         """Seconds to wait for a file event before the next turn; 0 while a backlog is read."""
         if self._backfill.is_busy or self.follower.has_backlog or self.inputs.search:
@@ -198,6 +210,8 @@ class Pump:
         """Read and judge new bytes of the files `dirty`; None means all files."""
         transitions: list[Transition] = []
         chunks = list(self.follower.read(dirty, now, self._budget.size))
+        piped = [] if self._stdin is None else [*self._stdin.read(now)]
+        self._lag.read([chunk.path for chunk in (*chunks, *piped)], self._late(now))
         began = time.perf_counter()
         if chunks:
             self.store.read_log.note(chunks, now)
@@ -206,14 +220,26 @@ class Pump:
         size, spent = sum(len(chunk.data) for chunk in chunks), time.perf_counter() - began
         self._budget.note(size, spent, has_backlog=self.follower.has_backlog)
         if self._stdin is not None:
-            for chunk in self._stdin.read(now):
+            for chunk in piped:
                 transitions += self._feed(chunk, now)
             if self._stdin.ended and not self.ended:
                 self.ended = not self.inputs.patterns.sources
                 if self.ended and self.recorder is not None:
                     self.recorder.finished(["-"], now)
                 transitions += self.monitor.finish(now, ["-"]) if self.ended else []
+        self._lag.judged()
         return transitions
+
+    def _late(self, now: float) -> Iterator[tuple[str, float]]:
+        """The files with bytes that were not judged, and up to when (Unix s) each was."""
+        yield from self._backfill.late
+        yield from self.follower.late(now)
+        if self._stdin is not None and self._stdin.is_behind:
+            yield STANDARD_INPUT, self._lag.last_turn
+
+    def _record_lag(self, read_to: Mapping[str, float]) -> None:
+        if self.recorder is not None:
+            self.recorder.passed(max(self.monitor.clock, 0.0), read_to=read_to)
 
     def _feed(
         self, chunk: Chunk, now: float, counted: bool = True, since: float | None = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from gzip import BadGzipFile, GzipFile
@@ -100,10 +100,15 @@ class Finished(msgspec.Struct, frozen=True, tag="finished", tag_field="is"):
     paths: list[str]
 
 
-class Passed(msgspec.Struct, frozen=True, tag="passed", tag_field="is"):
-    """Time passed until `at` (Unix seconds) without other input."""
+class Passed(msgspec.Struct, frozen=True, tag="passed", tag_field="is", omit_defaults=True):
+    """Time passed until `at` (Unix seconds) without other input.
+
+    `read_to`: what `Monitor.hold` got then; `left_out`: what `Fleet.shift` got.
+    """
 
     at: float
+    read_to: dict[str, float] | None = None
+    left_out: float = 0.0
 
 
 Entry: TypeAlias = Begun | Fed | Observed | Finished | Passed
@@ -167,6 +172,13 @@ class Recorder:
     def finished(self, paths: Sequence[str], at: float) -> None:
         """Record that these files ended at `at` (Unix seconds)."""
         self._keep(Finished(at, [encodable(path) for path in paths]))
+
+    def passed(
+        self, at: float, *, read_to: Mapping[str, float] | None = None, left_out: float = 0.0
+    ) -> None:
+        """Record what counts as silence from `at` (Unix seconds) on; arguments as in `Passed`."""
+        held = None if read_to is None else {encodable(run): up for run, up in read_to.items()}
+        self._keep(Passed(at, held, left_out))
 
     def turn(self, now: float) -> None:
         """Write the waiting entries, once in `FLUSH_SECONDS` or if the clock (`now`) went back."""

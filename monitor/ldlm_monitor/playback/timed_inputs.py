@@ -15,7 +15,7 @@ from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.playback.log_replay import Replay, ReplaySettings
-from ldlm_monitor.playback.recording import Begun, Entry, Fed, Finished, Observed, entries
+from ldlm_monitor.playback.recording import Begun, Entry, Fed, Finished, Observed, Passed, entries
 from ldlm_monitor.source.log_parts import LogReader
 
 Play: TypeAlias = Callable[[], list[Transition]]  # judges an input or the end
@@ -89,8 +89,13 @@ def of_recording(path: Path, settings: MonitorSettings, folder: Path) -> TimedIn
                 return monitor.observe(entry.observed(), entry.at)
             case Finished():
                 return monitor.finish(entry.at, entry.paths)
-            case _:
+            case Passed(read_to=None, left_out=0.0) | Begun():
                 return monitor.tick(entry.at)
+            case Passed():
+                monitor.runs.shift(entry.left_out)
+                if entry.read_to is not None:
+                    monitor.hold(entry.read_to)
+                return []
 
     def pieces() -> Iterator[Piece]:
         for entry in entries(path):

@@ -1,7 +1,7 @@
 """All runs together: which run a record belongs to, what is due, what is exported."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from heapq import heappop, heappush
 
 from ldlm_monitor.model.points import Point
@@ -29,6 +29,7 @@ class Fleet:
         self._dues: dict[str, float | None] = {}
         self._queue: list[tuple[float, str]] = []
         self._touched: dict[str, TrainingRun] = {}
+        self._read_to: Mapping[str, float] = {}
 
     def __iter__(self) -> Iterator[TrainingRun]:
         return iter(self._runs.values())
@@ -47,6 +48,7 @@ class Fleet:
         run = self._runs.get(record.run)
         if run is None:
             run = TrainingRun(record.run, at, self._stall, record.position)
+            run.read_to(self._read_to.get(record.run, math.inf))
             self._runs[record.run] = run
         return run
 
@@ -73,6 +75,20 @@ class Fleet:
             run.life.pace.settings = stall
             self.touch(run)
 
+    def hold(self, read_to: Mapping[str, float], judged: float) -> bool:
+        """See `Monitor.hold`; returns whether it differs from the last call.
+
+        A silence that was judged already, as all are up to `judged` (Unix seconds), stays so.
+        """
+        before = self._read_to
+        held = {name: max(at, before.get(name, judged)) for name, at in read_to.items()}
+        self._read_to = held
+        for name in {**before, **held}:
+            if before.get(name) != held.get(name) and (run := self._runs.get(name)):
+                run.read_to(held.get(name, math.inf))
+                self._schedule(run)
+        return before != held
+
     def shift(self, seconds: float) -> None:
         """Leave out `seconds` by which the clock jumped forward: no run was silent for them."""
         for run in self:
@@ -92,6 +108,9 @@ class Fleet:
     def touch(self, run: TrainingRun) -> None:
         """Add a run to those that `take_touched` returns, and schedule its next timer."""
         self._touched[run.name] = run
+        self._schedule(run)
+
+    def _schedule(self, run: TrainingRun) -> None:
         due = run.life.due()
         if due != self._dues.get(run.name):
             self._dues[run.name] = due
@@ -161,7 +180,7 @@ class Fleet:
 
     def points(self, at: float) -> list[list[Point]]:
         """The exported series of each run; an unchanged list is the same object as before."""
-        return [run.points() for run in self.shown(at)]
+        return [run.points(at) for run in self.shown(at)]
 
     def shown(self, at: float) -> Iterator[TrainingRun]:
         """The runs that have not ended, or ended at most `end_after` seconds ago."""

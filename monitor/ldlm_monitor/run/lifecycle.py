@@ -1,5 +1,6 @@
 """The state of a run (`names.RUN_STATES`), by its records and by the time without progress."""
 
+import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from operator import sub
@@ -17,6 +18,7 @@ class Lifecycle:
     """The state of one run, by its records and the time. All times are Unix seconds if `timed`.
     Progress is an advance of the step in any file of the run. A redrawn bar, a repeated line
     or a growing file is no progress. A smaller step is a resume. A pace is learned if `timed`.
+    `read_to`: up to when the run's files were read; silence counts up to then.
     """
 
     def __init__(self, started: float, settings: Stall, first: Position) -> None:
@@ -28,6 +30,7 @@ class Lifecycle:
         self.ended_at: float | None = None
         self.end_evidence: Event | None = None
         self.timed = True
+        self.read_to = math.inf
         self._steps: dict[tuple[str, int | None], int] = {}
         self._paused_by: str | None = None
         self._stalled = self._late = self._training = self._announces_phases = False
@@ -76,11 +79,16 @@ class Lifecycle:
         if self.can_stall and not self._late:
             limit = self.stall_limit
             times.append(self.last_progress_at + (LATE * limit if self._stalled else limit))
-        return min(times, default=None)
+        first = min(times, default=math.inf)
+        return first if first < self.read_to else None
+
+    def silent_since(self, at: float) -> float:
+        """The time of the last step, as if each moment up to `at` that was not read had a step."""
+        return self.last_progress_at + max(at - max(self.read_to, self.last_progress_at), 0.0)
 
     def tick(self, now: float) -> bool:
         """Run the timers that are due at `now`; True if the state or the lateness changed."""
-        before = self.state, self._late
+        before, now = (self.state, self._late), min(now, self.read_to)
         if self.ending.assumed is not None and now >= self.ending.assumed.confirm_at:
             self.finish(now)
         if self.can_stall:
@@ -228,7 +236,7 @@ class Lifecycle:
     def _advance(self, step: int | None, position: Position, at: float) -> None:
         if self.ended_at is not None and at - self.ended_at <= STRAY_SECONDS:
             return
-        if self.timed:
+        if self.timed and at <= self.read_to:  # else it was read late: when it came is not known
             place = self.phase, self.progress_step, self._stride
             gap = at - self.last_progress_at
             self.pace.learn(gap, *place, explained_by=self._paused_by, stalled=self._stalled)

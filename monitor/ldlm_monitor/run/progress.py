@@ -139,8 +139,10 @@ class Progress:
             if type(number) is int and 0 <= number < _COORDINATE
         }
 
-    def points(self, run: str, step_seconds: float | None, *, is_logged: bool) -> Iterator[Point]:
-        """The exported series of the run and of its ranks.
+    def points(
+        self, run: str, step_seconds: float | None, at: float, *, is_logged: bool
+    ) -> Iterator[Point]:
+        """The exported series at `at` (Unix seconds) of the run and of its ranks.
 
         `step_seconds`: of the run; `is_logged`: its log has them.
         """
@@ -153,7 +155,7 @@ class Progress:
             "ldlm_train_step_seconds": None if is_logged else self.step_seconds,
         }
         if self._life.can_stall or self.step is not None:
-            known["ldlm_train_last_progress_timestamp_seconds"] = self._life.last_progress_at
+            known["ldlm_train_last_progress_timestamp_seconds"] = self._life.silent_since(at)
             known["ldlm_train_stall_limit_seconds"] = self._life.stall_limit
         labels = make_labels(run=run)
         yield from (Point(name, labels, each) for name, each in known.items() if each is not None)

@@ -155,10 +155,19 @@ class TrainingRun:
         """Why a stalled run takes no step, or how a probed run ended; None without evidence."""
         return self.findings.verdict(self.progress.step, self.progress.total_steps)
 
-    def points(self) -> list[Point]:
-        """The exported series; the same object until a record or a timer changes them."""
-        if self._points is None:
-            self._points = [*self.values.points(), *self._life_points(), *self._events.points()]
+    def read_to(self, at: float) -> None:
+        """Note up to when (Unix seconds) the run's files were read; infinite: to the present."""
+        self.life.read_to = at
+        self._points = None
+
+    def points(self, at: float) -> list[Point]:
+        """The exported series at `at` (Unix seconds).
+
+        The same object until a record, a timer, or time that was not read changes them.
+        """
+        if self._points is None or self.life.read_to < at:
+            life = self._life_points(at)
+            self._points = [*self.values.points(), *life, *self._events.points()]
         return self._points
 
     def evidence(
@@ -277,7 +286,7 @@ class TrainingRun:
         is_urgent = counted or event.severity in _URGENT or event.kind in _DONE
         return urgent if is_urgent else None
 
-    def _life_points(self) -> list[Point]:
+    def _life_points(self, at: float) -> list[Point]:
         life, run, logged = self.life, self.labels, self.logged
         size = None if logged.world_size is None else str(logged.world_size)
         info = make_labels(run=self.name, framework=logged.framework, world_size=size)
@@ -286,7 +295,7 @@ class TrainingRun:
         counts = {RESTARTS: life.attempts.number - 1, "ldlm_run_world_size": logged.world_size}
         points += [Point(name, run, value) for name, value in counts.items() if value is not None]
         is_logged = self.values.last("step_seconds") is not None
-        points += self.progress.points(self.name, self._step_seconds(), is_logged=is_logged)
+        points += self.progress.points(self.name, self._step_seconds(), at, is_logged=is_logged)
         if self._states[0] != life.state:
             labels = self._state_labels.items()
             shown = [Point("ldlm_run_state", each, state == life.state) for state, each in labels]

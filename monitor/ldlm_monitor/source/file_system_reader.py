@@ -13,7 +13,7 @@ from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.source.file_identity import FilePosition, Known
 from ldlm_monitor.source.file_system import Disk, Mount, Worker
 from ldlm_monitor.source.named_files import NamedFiles
-from ldlm_monitor.source.notices import Journal
+from ldlm_monitor.source.notices import STALL_SECONDS, Journal
 from ldlm_monitor.source.open_files import FollowedName
 from ldlm_monitor.source.split import CHUNK_BYTES
 from ldlm_monitor.source.tail import Tail
@@ -60,7 +60,7 @@ class MountReader:
         self._positions: list[FilePosition] = []
         self._has_moved = True  # since `_positions` were read
         self._joining: list[FollowedName] = []
-        self._submitted_at = 0.0
+        self._submitted_at = self._read_at = 0.0
         self._pending: Future[list[Chunk]] | None = None
         self._worker = Worker(f"read {mount.point}")
 
@@ -98,6 +98,7 @@ class MountReader:
             self._journal.stalled(str(self._at), self.mount, now - self._submitted_at, self)
             return []
         self._pending = None
+        self._read_at = self._submitted_at
         self.overdue = False
         self._has_moved = self._has_moved or bool(chunks)
         self._journal.answered(self.mount, self)
@@ -111,6 +112,17 @@ class MountReader:
     def behind(self) -> int:
         """Bytes known to be written and not read."""
         return sum(tail.unread for _, tail in list(self._named_files.live.values()))
+
+    def late(self, now: float) -> Iterator[tuple[str, float]]:
+        """The names with bytes that were not read, and up to when (Unix seconds) each was read.
+
+        While the thread reads, all of them; none of a mount that is reported not to answer.
+        """
+        if self.idle:
+            for entry in self._backlog:
+                yield from ((str(entry.path), tail.read_to) for tail in entry.due())
+        elif now - self._submitted_at < STALL_SECONDS:
+            yield from ((str(path), self._read_at) for path in list(self._named_files.entries))
 
     def next_peek(self) -> float | None:
         """When (Unix seconds) the next peek is due; None if none is, or while the thread reads."""
@@ -175,6 +187,9 @@ class MountReader:
             else:
                 self._unsettled[entry] = None
         yield from self._drain()
+        for entry in chosen:
+            for tail in entry.due():
+                tail.note_look(now)
         turns = deque(entry for entry in chosen if entry.due())
         self._backlog = dict.fromkeys(turns)
         turns = deque(self._urgent_of(turns)) or turns

@@ -4,9 +4,11 @@ import errno
 import math
 import os
 import queue
+import select
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -109,6 +111,14 @@ class Follower:
         """Bytes known to be written and not read. May be called from any thread."""
         return sum(reader.behind() for reader in self._all())
 
+    def late(self, now: float) -> Iterator[tuple[str, float]]:
+        """Names whose files have bytes that were not read at `now`, and up to when each was read.
+
+        Times are Unix seconds. Not those of a file system that is reported not to answer.
+        """
+        for reader in self._all():
+            yield from reader.late(now)
+
     def next_peek(self) -> float | None:
         """When (Unix seconds) the next unfinished record is due as a peek; None if none is."""
         times = (reader.next_peek() for reader in self._all())
@@ -199,6 +209,7 @@ class StdinSource:
         self._splitter = Splitter(STANDARD_INPUT, (status.st_dev, status.st_ino, 0))
         self._pieces: queue.Queue[bytes] = queue.Queue(QUEUED_PIECES)
         self._ring = ring
+        self._descriptor = stream.fileno()
         self.ended = False
         # A daemon thread: a read of an open pipe cannot be interrupted.
         self.thread = threading.Thread(target=self._pump, args=(stream,), name="stdin", daemon=True)
@@ -221,6 +232,14 @@ class StdinSource:
         peek_at = self._splitter.peek_at()
         if peek_at is not None and peek_at <= now:
             yield self._splitter.peek()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the pipe, or the queue of its thread, has bytes that `read` did not return."""
+        with suppress(OSError, ValueError):  # another thread closed the pipe
+            waits = bool(select.select([self._descriptor], [], [], 0)[0])
+            return not self.ended and (waits or not self._pieces.empty())
+        return False
 
     def next_peek(self) -> float | None:
         """When (Unix seconds) the unfinished record is due as a peek; None if there is none."""

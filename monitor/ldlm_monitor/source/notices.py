@@ -55,6 +55,11 @@ class Journal:
         text = f"was {how} after byte {read} had been read; reading it from the start"
         self.note("truncated" if shrunk else "rewritten", path, text)
 
+    def returned(self, path: str, read: int, size: int) -> None:
+        """Note that a file of which `read` bytes were read had only `size`, and has them again."""
+        text = f"went back from {read} to {size} bytes and has the same again; reading continues"
+        self.note("returned", path, text)
+
     def replaced(self, path: str, *, copied: bool) -> None:
         """Note that the name `path` leads to another file; `copied`: to a copy of the old file."""
         if copied:

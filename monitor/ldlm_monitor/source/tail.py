@@ -5,6 +5,9 @@ What can happen to the file, and how it is detected:
 - It grows: reading continues at `position`.
 - It is emptied, or emptied and rewritten past `position` (copytruncate): its size is
   smaller, or its fingerprint differs. A new generation begins at 0.
+- It goes back to a smaller size but begins as it did: it is waited for, as the bytes may return
+  (a network file system that shows old attributes), and are then known. If they have not returned
+  after `RETURN_SECONDS`, or as soon as other bytes stand there, a new generation begins at 0.
 - It begins with a hole of NUL bytes, because it was truncated while a writer without
   O_APPEND had it open: NULs between records are skipped. NULs at the end are not data yet: a
   network file system shows them before the data. In a file of frames (`model.chunk`) NULs
@@ -30,6 +33,9 @@ from ldlm_monitor.source.split import BOM, CHUNK_BYTES, Splitter
 SETTLED_SECONDS = 2.0
 """A file is read again for so long after its mtime, since a write in that time may leave size
 and mtime the same: FAT stores mtimes with a resolution of two seconds, ext3 with one."""
+RETURN_SECONDS = 5.0
+"""Seconds for which lost bytes are waited for: nfs(5) believes a file's attributes for 3 s at least
+(`acregmin`). A choice: longer delays the first rows of a run that cut its log and goes on."""
 
 
 class Tail:
@@ -40,7 +46,8 @@ class Tail:
     when its name was taken away; None while it has the name. `is_deleted`: no name leads to it.
     `finished`: the last chunk was returned. `before`: how far the previous content was read; None
     unless the file was truncated or rewritten. `is_followed`: a checksum is kept, by which copies
-    of the file are recognised. `fingerprint`: of the bytes that were read.
+    of the file are recognised. `fingerprint`: of the bytes that were read. `read_to`: Unix seconds,
+    all bytes were read that the file had then; 0 before any such time is known.
     """
 
     def __init__(
@@ -70,7 +77,10 @@ class Tail:
         self.modified = 0
         self._is_decoded, self._decoded_at = is_decoded(descriptor), (0, 0)
         self._checked, self._dirty = 0.0, True
+        self.read_to = 0.0
+        self._seen: tuple[float, int] | None = None  # when, and the size, of the look to read up to
         self._blank = self._glanced = 0
+        self._cut: tuple[float, int] | None = None  # when bytes were first gone, and the size then
         self.fingerprint = self._nothing_read()
         self._kept: tuple[tuple[object, ...], FilePosition] | None = None
 
@@ -169,6 +179,16 @@ class Tail:
         elif not self._dirty and modified > (self._checked - SETTLED_SECONDS) * 1e9:
             self._dirty = True
 
+    def note_look(self, now: float) -> None:
+        """Note that `size` is that of `now` (Unix seconds): advances `read_to`."""
+        read = 0 if self._is_decoded else self.size - self.unread
+        if self._seen is not None and read >= self._seen[1]:
+            self.read_to, self._seen = self._seen[0], None
+        if not self.unread:
+            self.read_to, self._seen = now, None
+        elif self._seen is None:
+            self._seen = now, self.size
+
     def read(self, now: float, stop: int | None = None) -> list[Chunk]:
         """The chunks of the next bytes, read at `now` (Unix seconds). Raises `OSError`.
 
@@ -185,7 +205,10 @@ class Tail:
         self._is_decoded = is_decoded(descriptor)
         # Checked after the read: content that is the same now was the same during the read.
         if not self.same_content(descriptor):
-            return [self._begin_again()]
+            return [] if self._may_return(descriptor, now) else [self._begin_again()]
+        if self._cut is not None:
+            self._journal.returned(self.name, position, self._cut[1])
+            self._cut = None
         at_end = len(data) < wanted or position + len(data) == self.size
         written = data.rstrip(b"\0")
         if at_end and len(written) < len(data) and self.splitter.ends_record(data):
@@ -286,6 +309,21 @@ class Tail:
         self.fingerprint.skip(skipped)
         return text
 
+    def _may_return(self, descriptor: int, now: float) -> bool:
+        """Whether bytes that were read are gone which may return (`RETURN_SECONDS`)."""
+        if self._is_decoded or self.retired_at is not None:
+            return False
+        size = self.disk.fstat(descriptor).st_size
+        if size >= self.splitter.position:
+            return self.same_content(descriptor)  # they returned since the look
+        head = self.fingerprint.head[:size]
+        if not head:
+            return False
+        if self._cut is None:
+            self._cut = now, size
+        is_soon = now - self._cut[0] < RETURN_SECONDS
+        return is_soon and self.disk.pread(descriptor, len(head), 0) == head
+
     def _begin_again(self) -> Chunk:
         read = self.splitter.position
         self.before = self.position()
@@ -296,6 +334,6 @@ class Tail:
         self.splitter.continues = self.name if copied else ""
         self.fingerprint = self._nothing_read()
         self._blank = self._glanced = 0
-        self._dirty = True
+        self._dirty, self._seen, self._cut = True, None, None
         self._journal.rewritten(self.name, read, shrunk=self.size < read)
         return last
