@@ -39,9 +39,13 @@ def stands_still(pid: int) -> bool:
             int(task.read_text().split()[0]) for task in tasks if task.parent.name != str(pid)
         )
 
-    before = spent()
-    time.sleep(0.1)
-    return spent() - before < 5_000_000  # ns; a thread that waits for the GIL wakes every 5 ms
+    try:
+        before = spent()
+        time.sleep(0.1)
+        # ns; a thread that waits for the GIL wakes every 5 ms
+        return spent() - before < 5_000_000
+    except ProcessLookupError:  # a thread ended between its name and its file
+        return False
 
 
 def ask(training, until) -> str:
