@@ -42,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="promrules", description="Checks and tests Prometheus rules; queries.")
     parser.add_argument("--version", action="version", version=f"promrules {__version__}")
     commands = parser.add_subparsers(required=True, metavar="check|test|query")
-    experimental = argparse.ArgumentParser(add_help=False)
+    experimental = _Parser(add_help=False)
     experimental.add_argument(
         "--experimental", action="store_true",
         help="allow functions that Prometheus 3 has only with a feature flag",

@@ -17,8 +17,8 @@ def test_its_tests_pass_beside_its_dependencies(tmp_path: Path) -> None:
     python = tmp_path / "venv/bin/python"
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
     pip = [str(python), "-m", "pip", "--disable-pip-version-check"]
-    folder = ["--wheel-dir", str(tmp_path), str(ROOT / "promrules")]
-    subprocess.run([*pip, "wheel", "--quiet", "--no-deps", *folder], check=True)
+    built = ["--wheel-dir", str(tmp_path), str(ROOT / "promrules")]
+    subprocess.run([*pip, "wheel", "--quiet", "--no-deps", *built], check=True)
     (wheel,) = tmp_path.glob("ldlm_promrules-*.whl")
     subprocess.run([*pip, "install", "--quiet", str(wheel), "pytest", "hypothesis"], check=True)
     subprocess.run([*pip, "check"], check=True, stdout=subprocess.DEVNULL)
@@ -30,9 +30,10 @@ def test_its_tests_pass_beside_its_dependencies(tmp_path: Path) -> None:
     assert not names & set(FOREIGN)
     command = [str(tmp_path / "venv/bin/promrules"), "test", str(ROOT / "rules/recording.test.yml")]
     subprocess.run(command, check=True)
-    settings = ["-c", str(ROOT / "promrules/pyproject.toml"), "-p", "no:cacheprovider", "-q"]
+    folder = str(ROOT / "tests/promrules")
+    settings = ["-c", str(ROOT / "promrules/pyproject.toml"), "--confcutdir", folder]
     tests = subprocess.run(
-        [str(python), "-m", "pytest", *settings, str(ROOT / "tests/promrules")],
+        [str(python), "-m", "pytest", *settings, "-p", "no:cacheprovider", "-q", folder],
         cwd=tmp_path, check=False, capture_output=True, text=True,
     )  # fmt: skip
     print(tests.stdout[-2000:])
