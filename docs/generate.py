@@ -23,10 +23,10 @@ from ldlm_monitor.analysis.compare.comparison import Comparison  # noqa: E402
 from ldlm_monitor.model.names import METRICS, SEVERITIES, Metric  # noqa: E402
 from ldlm_monitor.model.view import Snapshot  # noqa: E402
 from ldlm_monitor.notify.webhook import WebhookBody  # noqa: E402
+from ldlm_monitor.promql.expression_text import MAX_OPERATORS  # noqa: E402
 from ldlm_monitor.promql.floats import ARITHMETIC, COMPARISON  # noqa: E402
 from ldlm_monitor.promql.functions import ELEMENTWISE, OVER_VECTOR  # noqa: E402
 from ldlm_monitor.promql.operators import AGGREGATIONS, SET_OPERATORS  # noqa: E402
-from ldlm_monitor.promql.expression_text import MAX_OPERATORS  # noqa: E402
 from ldlm_monitor.promql.parse import EXPERIMENTAL, MAX_DEPTH  # noqa: E402
 from ldlm_monitor.promql.ranges import OVER_RANGE  # noqa: E402
 from ldlm_monitor.promql.special import SPECIAL  # noqa: E402
