@@ -104,8 +104,8 @@ class Relay:
         slave = terminal.open() if on else None
         ends = {number: slave if number in on else self._pipe(number) for number in (1, 2)}
         if terminal.master is not None:
-            shown = min(on & {1, 2}, default=0)  # without output on it, it echoes what is typed
-            self._streams.append(OutputStream(shown, terminal.master, shown))
+            seen_on = min(on & {1, 2}, default=0)  # without output on it, it echoes what is typed
+            self._streams.append(OutputStream(seen_on, terminal.master, seen_on))
         stdin = slave if 0 in on else None if self._shows else subprocess.DEVNULL
         try:
             self._process = subprocess.Popen(

@@ -167,6 +167,8 @@ _RULES: tuple[tuple[str, Callable[[Any], str]], ...] = (
     (r"(?i)(wandb[ .]login\b[^A-Za-z0-9\n]+(?:\S+\s+)*?(?:key=[\"']?)?)[A-Za-z0-9_-]{20,}", _whole),
     (r"(?i)(wandb[^\n]*\n?[^\n]*\bkey\W{1,4})[0-9a-f]{40}", _whole),
     (r"(--from-literal[= ][^\s=]+=)\S+", _whole),  # of kubectl create secret
+    # A long value of `token` is one, also if it is no random word; not a file's name.
+    (rf"(?i)(\btoken{_CLOSE}{_SIGN}\\?[\"']?)[A-Za-z0-9~+/=-]{{16,}}", _whole),
     (r"(?i)(\b(?:key|token|secret)s?\b[\s:=\"']{1,4})[A-Za-z0-9+/_=-]{24,}", _of_all_kinds),
     (r"(?i)(aws.{0,20}?(?:key|pwd|pw|password|pass|token).{0,20}?['\"])[0-9a-z/+]{40}", _whole),
     (_VENDOR + r"[a-z0-9_-]{24,}", _whole),
