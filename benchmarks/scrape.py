@@ -13,8 +13,8 @@ from collections import Counter
 from pathlib import Path
 
 from fleet_nodes import row
+from ldlm_monitor.base.snapshot import Snapshot
 from ldlm_monitor.config import Settings
-from ldlm_monitor.model.snapshot import Snapshot
 from ldlm_monitor.playback.log_replay import Replay
 from ldlm_monitor.serve.metrics import OPENMETRICS, PROTOBUF, TEXT, exposition, families
 

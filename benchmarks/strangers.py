@@ -21,9 +21,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from ldlm_monitor.base.incident_view import IncidentView
+from ldlm_monitor.base.records import Sample, SampleBlock
 from ldlm_monitor.config import Settings
-from ldlm_monitor.model.incident_view import IncidentView
-from ldlm_monitor.model.records import Sample, SampleBlock
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.playback.log_replay import Replay
 

@@ -20,8 +20,8 @@ sys.path[:0] = [str(ROOT / each) for each in ("monitor", "callback", "doctor", "
 
 from ldlm_doctor.model import Check, checks  # noqa: E402 # it need not be installed
 from ldlm_monitor.analysis.compare.comparison import Comparison  # noqa: E402
-from ldlm_monitor.model.names import METRICS, SEVERITIES, Metric  # noqa: E402
-from ldlm_monitor.model.snapshot import Snapshot  # noqa: E402
+from ldlm_monitor.base.names import METRICS, SEVERITIES, Metric  # noqa: E402
+from ldlm_monitor.base.snapshot import Snapshot  # noqa: E402
 from ldlm_monitor.notify.webhook import WebhookBody  # noqa: E402
 from ldlm_monitor.records import adapter  # noqa: E402
 from ldlm_monitor.report.document import Report  # noqa: E402

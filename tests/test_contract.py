@@ -6,9 +6,9 @@ from typing import get_args
 
 import pytest
 
-from ldlm_monitor.model import names
-from ldlm_monitor.model.alert import State
-from ldlm_monitor.model.snapshot import Health
+from ldlm_monitor.base import names
+from ldlm_monitor.base.alert import State
+from ldlm_monitor.base.snapshot import Health
 from ldlm_monitor.parse import definitions
 
 CONTRACT = Path(__file__).resolve().parents[1] / "../shared/design/contract.md"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import ldlm_promrules.errors
 from ldlm_monitor import __version__
-from ldlm_monitor.model import errors
+from ldlm_monitor.base import errors
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from healthy_training import SCENARIOS, Training, trainings, write
+from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.config import Settings
-from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.playback.log_replay import Replay
 from training_faults import BEGINS, CASES, Case
 

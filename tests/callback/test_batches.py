@@ -11,7 +11,7 @@ from ldlm_callback.batches import Spikes, said
 from ldlm_callback.gradients import course
 
 if TYPE_CHECKING:
-    from ldlm_monitor.model.snapshot import Snapshot
+    from ldlm_monitor.base.snapshot import Snapshot
 
 HOSTILE = '<script>alert("doc")</script>\x1b[31m\nrow'
 

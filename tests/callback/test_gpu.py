@@ -19,7 +19,7 @@ pytest.importorskip("ldlm_monitor", reason="the monitor, which reads the files, 
 from nvml_driver import GIB, TOTAL, build, gpu, with_driver
 
 from ldlm_callback.device import GpuSampler
-from ldlm_monitor.model.names import METRICS
+from ldlm_monitor.base.names import METRICS
 from ldlm_monitor.parse.vocabulary import measure
 
 

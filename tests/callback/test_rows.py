@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 def watched(tmp_path) -> "Monitor":
     """A monitor that has read the file of rank 0."""
+    from ldlm_monitor.base.chunk import Chunk
     from ldlm_monitor.core.monitor import Monitor
-    from ldlm_monitor.model.chunk import Chunk
 
     monitor = Monitor()
     path = tmp_path / "health_rank0.jsonl"
@@ -49,7 +49,7 @@ def test_the_first_row_names_the_run_and_the_last_one_how_it_ended(
 
 @pytest.mark.usefixtures("monitor_reads")
 def test_a_step_is_written_under_the_canonical_names(health, reported) -> None:
-    from ldlm_monitor.model.names import CANONICAL_PREFIXES, CANONICAL_VALUES
+    from ldlm_monitor.base.names import CANONICAL_PREFIXES, CANONICAL_VALUES
 
     callback = health()
     callback.on_step(1, loss=2.0, grad_norm=0.5, lr=1e-4, samples=8, tokens=64, loss_text=1.5)

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
+from ldlm_monitor.base.snapshot import Health, MonitorView, RunView, Snapshot
 from ldlm_monitor.cli.flags import exit_code
 from ldlm_monitor.config import FailOn
-from ldlm_monitor.model.snapshot import Health, MonitorView, RunView, Snapshot
 
 
 def snapshot(*healths: Health) -> Snapshot:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ldlm_monitor.model.records import from_json
+from ldlm_monitor.base.records import from_json
 
 Ask = Callable[..., Any]
 ROWS = (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ldlm_monitor.model import names
+from ldlm_monitor.base import names
 
 Ask = Callable[..., Any]
 GOOD = "groups: [{name: mine, rules: [{alert: Late, expr: 'ldlm_train_step > 3', for: 90s}]}]\n"

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from ldlm_monitor.model.alert import Transition
-from ldlm_monitor.model.records import Position
-from ldlm_monitor.text.lines import transition_json, transition_line
-from ldlm_monitor.text.sanitize import plain
+from ldlm_monitor.base.alert import Transition
+from ldlm_monitor.base.records import Position
+from ldlm_monitor.base.text.lines import transition_json, transition_line
+from ldlm_monitor.base.text.sanitize import plain
 
 FIRING = Transition(
     time=1769681700.25,

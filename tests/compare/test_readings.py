@@ -7,8 +7,8 @@ import pytest
 
 from ldlm_monitor.analysis.compare.sides import Side
 from ldlm_monitor.analysis.readings import Column, Readings, RunReadings
-from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.model.records import Sample
+from ldlm_monitor.base.chunk import Chunk
+from ldlm_monitor.base.records import Sample
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.parse.run_names import RunNames
 

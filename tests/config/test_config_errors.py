@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ldlm_monitor.base.errors import ConfigError
 from ldlm_monitor.config import Settings, load
-from ldlm_monitor.model.errors import ConfigError
 
 
 def complaint(flags: dict[str, str] | None = None) -> str:

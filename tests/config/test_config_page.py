@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
+from ldlm_monitor.base.setting_types import Section
 from ldlm_monitor.cli.flags import FollowFlags
 from ldlm_monitor.config import Settings, load
-from ldlm_monitor.model.setting_types import Section
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/configuration.md"
 FLAGS = {field.name: f"`--{field.name.replace('_', '-')}`" for field in fields(FollowFlags)} | {

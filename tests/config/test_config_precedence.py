@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from ldlm_monitor.base.errors import ConfigError
 from ldlm_monitor.config import Settings, load
-from ldlm_monitor.model.errors import ConfigError
 
 
 def test_without_any_source_the_defaults_hold() -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from ldlm_monitor.base.chunk import Chunk, Origin
+from ldlm_monitor.base.records import Event
 from ldlm_monitor.config import Settings
-from ldlm_monitor.model.chunk import Chunk, Origin
-from ldlm_monitor.model.records import Event
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.playback.log_replay import Replay
 

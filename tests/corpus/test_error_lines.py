@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
-from ldlm_monitor.model.chunk import Chunk, Origin
-from ldlm_monitor.model.names import LAST_EVENT
-from ldlm_monitor.model.records import Event
+from ldlm_monitor.base.chunk import Chunk, Origin
+from ldlm_monitor.base.names import LAST_EVENT
+from ldlm_monitor.base.records import Event
 from ldlm_monitor.parse import Parser
 
 HERE = Path(__file__).parent

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ldlm_monitor.base.incident_view import IncidentView
 from ldlm_monitor.config import Settings
-from ldlm_monitor.model.incident_view import IncidentView
 from ldlm_monitor.playback.log_replay import Replay
 
 CORPUS = Path(__file__).resolve().parents[2] / "../shared/corpus"

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ldlm_monitor.model.chunk import Chunk, Origin
-from ldlm_monitor.model.records import Event
+from ldlm_monitor.base.chunk import Chunk, Origin
+from ldlm_monitor.base.records import Event
 from ldlm_monitor.parse import Parser
 
 CORPUS = Path(__file__).resolve().parents[2] / "../shared/corpus"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.model.chunk import Origin
-from ldlm_monitor.model.records import Record, Sample
+from ldlm_monitor.base.chunk import Origin
+from ldlm_monitor.base.records import Record, Sample
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.source.backlog import Backlog
 from ldlm_monitor.source.notices import Journal

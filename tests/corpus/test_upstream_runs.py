@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.config import Settings
-from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.playback.log_replay import Replay
 
 RUNS = Path(__file__).parent / "runs/upstream"

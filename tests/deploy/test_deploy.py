@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ldlm_monitor.model.names import METRICS
+from ldlm_monitor.base.names import METRICS
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ldlm_monitor.base.points import Measured
 from ldlm_monitor.config import Settings
 from ldlm_monitor.detect.detectors import Detector, Detectors, MemoryDetector, checkpoint_age
 from ldlm_monitor.detect.gradient import (
@@ -16,7 +17,6 @@ from ldlm_monitor.detect.gradient import (
     skipped_share,
 )
 from ldlm_monitor.detect.throughput import ChangePoint, RankDetector, ThroughputDetector
-from ldlm_monitor.model.points import Measured
 from ldlm_monitor.playback.log_replay import Replay
 
 GIB = 2.0**30

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.model.names import ALERTS, METRICS
+from ldlm_monitor.base.names import ALERTS, METRICS
 from ldlm_promrules.alerting import load_rules
 from ldlm_promrules.promql import parse
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from ldlm_monitor.model.chunk import Chunk, Origin
-from ldlm_monitor.model.records import Record
+from ldlm_monitor.base.chunk import Chunk, Origin
+from ldlm_monitor.base.records import Record
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.source.split import Splitter
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import atheris
 
 with atheris.instrument_imports(include=["ldlm_monitor"]):
-    from ldlm_monitor.model.chunk import Chunk, Origin
+    from ldlm_monitor.base.chunk import Chunk, Origin
     from ldlm_monitor.parse import Parser
     from ldlm_monitor.parse.definitions import load, packaged_files
     from ldlm_monitor.source.split import Splitter

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ldlm_monitor.base.chunk import Chunk, ClockMark
 from ldlm_monitor.history.arrival_times import Timeline, at_once, from_bars, from_rows, from_steps
-from ldlm_monitor.model.chunk import Chunk, ClockMark
 
 
 def marks(*bars: tuple[int, int, float]) -> list[ClockMark]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
+from ldlm_monitor.base.chunk import Chunk
+from ldlm_monitor.base.incident_view import IncidentView
 from ldlm_monitor.core.monitor import Monitor
-from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.model.incident_view import IncidentView
 from ldlm_monitor.parse.run_names import RunNames
 
 START = 1_780_000_000.0

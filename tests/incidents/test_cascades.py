@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from cascades import RUN, START, Line, agents, incident_of, nccl_timeout, played, trained
 
+from ldlm_monitor.base.chunk import Chunk, Origin
+from ldlm_monitor.base.records import Event
 from ldlm_monitor.incidents import Incidents, RunFacts
-from ldlm_monitor.model.chunk import Chunk, Origin
-from ldlm_monitor.model.records import Event
 from ldlm_monitor.parse import Parser
 
 ALL = range(64)

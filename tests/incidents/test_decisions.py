@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from ldlm_monitor.base.snapshot import RunView
 from ldlm_monitor.config import Settings
 from ldlm_monitor.incidents.decision_table import (
     DecisionFacts,
@@ -11,7 +12,6 @@ from ldlm_monitor.incidents.decision_table import (
     decision_table,
     held_by_others,
 )
-from ldlm_monitor.model.snapshot import RunView
 from ldlm_monitor.playback.log_replay import Replay
 
 TABLE = decision_table()

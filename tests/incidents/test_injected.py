@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from ldlm_monitor.base.incident_view import IncidentView
 from ldlm_monitor.config import Settings
-from ldlm_monitor.model.incident_view import IncidentView
 from ldlm_monitor.playback.log_replay import Replay
 
 LOGS = Path(__file__).parent / "injected"

@@ -11,23 +11,23 @@ from pathlib import Path
 import pytest
 from cascades import RUN, START, Line, agents, nccl_timeout, played
 
+from ldlm_monitor.base.alert import Transition
+from ldlm_monitor.base.chunk import Chunk
+from ldlm_monitor.base.incident_view import IncidentView
+from ldlm_monitor.base.records import Event, Position
+from ldlm_monitor.base.text.lines import transition_line
 from ldlm_monitor.config import Settings
 from ldlm_monitor.core.assemble import assemble
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.incidents import Incidents, RunFacts
 from ldlm_monitor.incidents.clues import Clue, ranks_in
 from ldlm_monitor.incidents.incident import Incident
-from ldlm_monitor.model.alert import Transition
-from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.model.incident_view import IncidentView
-from ldlm_monitor.model.records import Event, Position
 from ldlm_monitor.notify.content import news_of
 from ldlm_monitor.notify.message import from_transition, message_of
 from ldlm_monitor.notify.slack_message import drawn
 from ldlm_monitor.playback.log_replay import Replay
 from ldlm_monitor.report.plain_text import health_report
 from ldlm_monitor.serve.pages import resource
-from ldlm_monitor.text.lines import transition_line
 
 AT = 660.0
 CRASH = [

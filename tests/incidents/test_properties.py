@@ -9,11 +9,11 @@ from typing import get_args
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ldlm_monitor.base.chunk import Chunk, Origin
+from ldlm_monitor.base.incident_view import IncidentView
+from ldlm_monitor.base.records import Event, Position
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.incidents import Incidents, RunFacts
-from ldlm_monitor.model.chunk import Chunk, Origin
-from ldlm_monitor.model.incident_view import IncidentView
-from ldlm_monitor.model.records import Event, Position
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.parse.definitions import Role
 from ldlm_monitor.parse.run_names import RunNames

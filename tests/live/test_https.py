@@ -14,9 +14,9 @@ from pathlib import Path
 import bcrypt
 import pytest
 
+from ldlm_monitor.base.errors import ConfigError, RemoteError, UsageError
 from ldlm_monitor.cli.attach import authorization, tls
 from ldlm_monitor.config import load
-from ldlm_monitor.model.errors import ConfigError, RemoteError, UsageError
 from ldlm_monitor.tui.remote import RemoteSource
 
 pytestmark = pytest.mark.live

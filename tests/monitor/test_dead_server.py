@@ -8,13 +8,13 @@ import pytest
 from failing_lines import NAN
 from polling import PollingWaker
 
+from ldlm_monitor.base.alert import Transition
+from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.config import Settings
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.daemon.dispatcher import Dispatcher
 from ldlm_monitor.daemon.pump import Pump
 from ldlm_monitor.history.merge import place
-from ldlm_monitor.model.alert import Transition
-from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.parse.run_names import RunNames
 from ldlm_monitor.source.file_identity import FilePosition

@@ -7,9 +7,9 @@ from dataclasses import replace
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from ldlm_monitor.base.alert import Transition
+from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.core.monitor import Monitor
-from ldlm_monitor.model.alert import Transition
-from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.run.stall import Stall
 from ldlm_promrules.promql import Evaluator
 

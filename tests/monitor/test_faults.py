@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from tfevents import VERSION, scalar
 
+from ldlm_monitor.base.chunk import Chunk, Form
+from ldlm_monitor.base.records import Sample, SampleBlock
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.detect.detectors import DetectorsByRun
 from ldlm_monitor.incidents.grouping import Incidents
-from ldlm_monitor.model.chunk import Chunk, Form
-from ldlm_monitor.model.records import Sample, SampleBlock
 from ldlm_monitor.parse import jsonl
 from ldlm_monitor.parse.event_file import EventFileReader
 from ldlm_monitor.parse.row_columns import RowShape

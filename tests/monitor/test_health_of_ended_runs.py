@@ -4,11 +4,11 @@ import json
 
 from failing_lines import NAN, TRACEBACK
 
+from ldlm_monitor.base.chunk import Chunk
+from ldlm_monitor.base.snapshot import RunView
+from ldlm_monitor.base.text.lines import status_lines
 from ldlm_monitor.core.monitor import Monitor
-from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.model.snapshot import RunView
 from ldlm_monitor.serve.pages import landing_page, resource
-from ldlm_monitor.text.lines import status_lines
 from ldlm_monitor.tui.draw import UNICODE
 from ldlm_monitor.tui.overview import summary
 from ldlm_monitor.tui.page_context import PageContext

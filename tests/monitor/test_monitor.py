@@ -12,11 +12,11 @@ from failing_lines import NAN
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from ldlm_monitor.base.alert import Transition
+from ldlm_monitor.base.chunk import Chunk
+from ldlm_monitor.base.records import Event, Position
 from ldlm_monitor.core.evaluation_schedule import AT_ONCE, WINDOW_SECONDS
 from ldlm_monitor.core.monitor import Monitor
-from ldlm_monitor.model.alert import Transition
-from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.model.records import Event, Position
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.run.stall import Stall
 from ldlm_promrules.alerting import load_rules

@@ -5,13 +5,13 @@ import json
 from failing_lines import NAN, TRACEBACK
 from test_health_of_ended_runs import BAR, DAY, START, run_of, trained
 
-from ldlm_monitor.model.records import Event, Position
-from ldlm_monitor.model.snapshot import RankView, RunView
+from ldlm_monitor.base.records import Event, Position
+from ldlm_monitor.base.snapshot import RankView, RunView
+from ldlm_monitor.base.text.lines import status_lines
 from ldlm_monitor.notify.content import news_of
 from ldlm_monitor.notify.message import from_transition, message_of
 from ldlm_monitor.report.plain_text import health_report
 from ldlm_monitor.serve.pages import landing_page, resource
-from ldlm_monitor.text.lines import status_lines
 from ldlm_monitor.tui.draw import UNICODE
 from ldlm_monitor.tui.ranks import grid
 

@@ -16,6 +16,8 @@ from polling import PollingWaker
 
 from ldlm_callback import rank as written
 from ldlm_callback.rank import pid_namespace, start_ticks
+from ldlm_monitor.base.chunk import Chunk
+from ldlm_monitor.base.records import Event, Heartbeat, Record
 from ldlm_monitor.config import Settings
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.daemon.dispatcher import Dispatcher
@@ -29,8 +31,6 @@ from ldlm_monitor.daemon.stall_probe import (
     OLD_SECONDS,
     Probing,
 )
-from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.model.records import Event, Heartbeat, Record
 from ldlm_monitor.notify.message import Receipt
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.probe.host import HostProbe

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.model.errors import InputError, UsageError
-from ldlm_monitor.model.records import Event, Position
+from ldlm_monitor.base.chunk import Chunk
+from ldlm_monitor.base.errors import InputError, UsageError
+from ldlm_monitor.base.records import Event, Position
 from ldlm_monitor.playback.recording import (
     Begun,
     Entry,

@@ -19,10 +19,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from polling import PollingWaker
 
+from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.config import Settings
 from ldlm_monitor.daemon.dispatcher import Dispatcher
 from ldlm_monitor.daemon.pump import Pump
-from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.playback.log_replay import Replay
 from ldlm_monitor.state.state_store import StateStore

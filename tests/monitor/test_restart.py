@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from polling import PollingWaker
 
+from ldlm_monitor.base.text.format import byte_size
 from ldlm_monitor.config import Settings
 from ldlm_monitor.daemon.dispatcher import Dispatcher
 from ldlm_monitor.daemon.pump import Pump
@@ -18,7 +19,6 @@ from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.source.backlog import Backlog
 from ldlm_monitor.source.notices import Journal
 from ldlm_monitor.state.state_store import StateStore
-from ldlm_monitor.text.format import byte_size
 
 NOW = 1_769_681_700.0
 RUN = "train_20260129_101500"

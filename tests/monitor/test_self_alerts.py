@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from polling import PollingWaker
 
+from ldlm_monitor.base.errors import DeliveryError
 from ldlm_monitor.config import Settings
 from ldlm_monitor.daemon.dispatcher import Dispatcher
 from ldlm_monitor.daemon.pump import Pump
-from ldlm_monitor.model.errors import DeliveryError
 from ldlm_monitor.notify.message import Receipt
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.state.state_dir import StateDir

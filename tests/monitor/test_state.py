@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.model import records
-from ldlm_monitor.model.arrival import Arrival
-from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.model.errors import UsageError
-from ldlm_monitor.model.records import Event, Heartbeat
-from ldlm_monitor.model.snapshot import AlertView, MonitorView
+from ldlm_monitor.base import records
+from ldlm_monitor.base.arrival import Arrival
+from ldlm_monitor.base.chunk import Chunk
+from ldlm_monitor.base.errors import UsageError
+from ldlm_monitor.base.records import Event, Heartbeat
+from ldlm_monitor.base.snapshot import AlertView, MonitorView
 from ldlm_monitor.source.file_identity import FilePosition
 from ldlm_monitor.source.follower import Follower
 from ldlm_monitor.state import read_log

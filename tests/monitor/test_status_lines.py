@@ -1,9 +1,9 @@
 """How the runs stand, in few lines."""
 
+from ldlm_monitor.base.chunk import Chunk
+from ldlm_monitor.base.text.lines import status_lines
 from ldlm_monitor.config import Settings
 from ldlm_monitor.core.assemble import assemble
-from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.text.lines import status_lines
 
 NOW = 1_769_681_700.0
 BAR = (

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from test_restart import NOW, Watched
 
+from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.config import Settings
 from ldlm_monitor.core.assemble import assemble
-from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.playback.recording import Recorder
 from ldlm_monitor.playback.timed_inputs import of_recording
 from ldlm_monitor.run.stall import Stall

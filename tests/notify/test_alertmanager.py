@@ -2,8 +2,8 @@
 
 import pytest
 
-from ldlm_monitor.model.errors import DeliveryError
-from ldlm_monitor.model.snapshot import AlertView, MonitorView, Snapshot
+from ldlm_monitor.base.errors import DeliveryError
+from ldlm_monitor.base.snapshot import AlertView, MonitorView, Snapshot
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.notify.states import (
     BATCH,

@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from planted import KEY_FILES, LINES, found_in
 from prometheus_client.parser import text_string_to_metric_families
 
-from ldlm_monitor.model.alert import Transition
-from ldlm_monitor.model.points import Point, make_labels
-from ldlm_monitor.model.records import Event, Position
-from ldlm_monitor.model.snapshot import AlertView, MonitorView, Snapshot
+from ldlm_monitor.base.alert import Transition
+from ldlm_monitor.base.points import Point, make_labels
+from ldlm_monitor.base.records import Event, Position
+from ldlm_monitor.base.snapshot import AlertView, MonitorView, Snapshot
+from ldlm_monitor.base.text.lines import transition_json, transition_line
+from ldlm_monitor.base.text.sanitize import plain, redact, run_path
 from ldlm_monitor.notify.apprise import plain_text
 from ldlm_monitor.notify.content import news_of, whole_of
 from ldlm_monitor.notify.message import (
@@ -32,8 +34,6 @@ from ldlm_monitor.notify.webhook import WebhookBody, webhook_body
 from ldlm_monitor.report.plain_text import health_report
 from ldlm_monitor.serve.metrics import exposition, families
 from ldlm_monitor.serve.pages import landing_page, resource
-from ldlm_monitor.text.lines import transition_json, transition_line
-from ldlm_monitor.text.sanitize import plain, redact, run_path
 
 NOW = 1_769_681_700.0
 ATTACKS = [

@@ -33,7 +33,7 @@ RECEIVERS = ("slack", "slack:COTHER", "webhook")
 DELIVERS = """
 import sys, threading, time
 from pathlib import Path
-from ldlm_monitor.model.alert import Transition
+from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.notify.policy import Policy
 from ldlm_monitor.notify import http_client
 from ldlm_monitor.notify.courier import Courier

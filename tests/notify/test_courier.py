@@ -12,7 +12,7 @@ from itertools import pairwise
 import pytest
 import slack_api as local
 
-from ldlm_monitor.model.errors import DeliveryError
+from ldlm_monitor.base.errors import DeliveryError
 from ldlm_monitor.notify.courier import Courier, Receiver, Sender, stop_all
 from ldlm_monitor.notify.message import Message, Notification, Receipt, to_json
 from ldlm_monitor.notify.outbox import Outbox

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.model.alert import Transition
-from ldlm_monitor.model.errors import DeliveryError
-from ldlm_monitor.model.incident_view import IncidentView, RootView
+from ldlm_monitor.base.alert import Transition
+from ldlm_monitor.base.errors import DeliveryError
+from ldlm_monitor.base.incident_view import IncidentView, RootView
 from ldlm_monitor.notify.content import news_of, whole_of
 from ldlm_monitor.notify.message import FLAPPING, Message, Notification, Receipt, from_transition
 from ldlm_monitor.notify.outbox import Outbox

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.model.snapshot import CurveView
+from ldlm_monitor.base.snapshot import CurveView
 from ldlm_monitor.notify.loss_picture import loss_picture, picture_of
 
 pytest.importorskip("matplotlib", reason="the extra `plots` is not installed")

@@ -5,8 +5,8 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.model.alert import Transition
-from ldlm_monitor.model.records import Position
+from ldlm_monitor.base.alert import Transition
+from ldlm_monitor.base.records import Position
 from ldlm_monitor.notify.message import MAX_TEXT, Notification, from_json, from_transition, to_json
 
 KEY = "hf_AbCdEfGhIjKlMnOpQrStUvWxYz012345"

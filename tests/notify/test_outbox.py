@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ldlm_monitor.model.errors import DeliveryError
+from ldlm_monitor.base.errors import DeliveryError
 from ldlm_monitor.notify.deliveries import LONGEST_PAUSE, pause
 from ldlm_monitor.notify.message import Notification, Receipt, to_json
 from ldlm_monitor.notify.outbox import KEPT_SECONDS, Outbox

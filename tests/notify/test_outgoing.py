@@ -10,7 +10,7 @@ from urllib.request import Request
 
 import pytest
 
-from ldlm_monitor.model.errors import ConfigError, DeliveryError, RemoteError
+from ldlm_monitor.base.errors import ConfigError, DeliveryError, RemoteError
 from ldlm_monitor.notify.apprise import apprise_services
 from ldlm_monitor.notify.http_client import post
 from ldlm_monitor.notify.message import message_of

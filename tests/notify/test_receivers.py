@@ -2,8 +2,8 @@
 
 import pytest
 
+from ldlm_monitor.base.errors import ConfigError
 from ldlm_monitor.config import Settings
-from ldlm_monitor.model.errors import ConfigError
 from ldlm_monitor.notify.policy import Policy
 from ldlm_monitor.notify.receivers import policy_of, receivers_of
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.text.sanitize import redact
-from ldlm_monitor.text.sanitize import without_escapes as plain
-from ldlm_monitor.text.secrets import REDACTED
+from ldlm_monitor.base.text.sanitize import redact
+from ldlm_monitor.base.text.sanitize import without_escapes as plain
+from ldlm_monitor.base.text.secrets import REDACTED
 
 HEX40 = "0123456789abcdef0123456789abcdef01234567"
 

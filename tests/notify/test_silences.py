@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.model.alert import State, Transition
-from ldlm_monitor.model.errors import UsageError
-from ldlm_monitor.model.snapshot import AlertView
+from ldlm_monitor.base.alert import State, Transition
+from ldlm_monitor.base.errors import UsageError
+from ldlm_monitor.base.snapshot import AlertView
 from ldlm_monitor.notify.message import Notification, Receipt, from_transition
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.notify.policy import Policy

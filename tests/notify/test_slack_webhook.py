@@ -8,7 +8,7 @@ from email.utils import formatdate
 import pytest
 from stories import slack_message
 
-from ldlm_monitor.model.errors import ConfigError, DeliveryError
+from ldlm_monitor.base.errors import ConfigError, DeliveryError
 from ldlm_monitor.notify.message import message_of
 from ldlm_monitor.notify.slack_message import HOW_TO_CONFIGURE, SlackWebhook
 

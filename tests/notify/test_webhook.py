@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from jsonschema import ValidationError, validate
 
-from ldlm_monitor.model.errors import ConfigError, DeliveryError
+from ldlm_monitor.base.errors import ConfigError, DeliveryError
 from ldlm_monitor.notify.apprise import apprise_services
 from ldlm_monitor.notify.message import Notification, message_of
 from ldlm_monitor.notify.webhook import WebhookSender, webhook_body

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ldlm_monitor.model.chunk import Chunk, Origin
-from ldlm_monitor.model.records import Record
+from ldlm_monitor.base.chunk import Chunk, Origin
+from ldlm_monitor.base.records import Record
 from ldlm_monitor.parse import Parser
 
 RUNS = Path(__file__).resolve().parents[1] / "corpus/runs"

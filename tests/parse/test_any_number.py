@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from ldlm_monitor.base.chunk import Chunk, Origin
+from ldlm_monitor.base.records import MAX_COUNT, Heartbeat, Sample
 from ldlm_monitor.core.monitor import Monitor
-from ldlm_monitor.model.chunk import Chunk, Origin
-from ldlm_monitor.model.records import MAX_COUNT, Heartbeat, Sample
 from ldlm_monitor.parse import Parser
 
 NOW = 1_769_681_700.0

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.model.chunk import Chunk, Origin
-from ldlm_monitor.model.records import Sample
+from ldlm_monitor.base.chunk import Chunk, Origin
+from ldlm_monitor.base.records import Sample
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.parse.bar_form import match_meter, split_meter
 from ldlm_monitor.parse.bars import BarReading, BarRecords, Bars

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ldlm_monitor.model.chunk import Chunk, Origin
-from ldlm_monitor.model.records import Event, Record, Sample
+from ldlm_monitor.base.chunk import Chunk, Origin
+from ldlm_monitor.base.records import Event, Record, Sample
 from ldlm_monitor.parse import Parser, clock_marks
 
 RUNS = [

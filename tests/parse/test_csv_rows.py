@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from ldlm_monitor.model.chunk import Chunk, Origin
-from ldlm_monitor.model.records import Sample
+from ldlm_monitor.base.chunk import Chunk, Origin
+from ldlm_monitor.base.records import Sample
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.parse.vocabulary import MAX_KEY
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ldlm_monitor.model.records import Event
+from ldlm_monitor.base.records import Event
 from ldlm_monitor.parse.envelope import peel
 from ldlm_monitor.parse.triggers import compiled
 

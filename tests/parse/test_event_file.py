@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tfevents import VERSION, frame, scalar
 
-from ldlm_monitor.model.chunk import frames
-from ldlm_monitor.model.records import Record, Sample
+from ldlm_monitor.base.chunk import frames
+from ldlm_monitor.base.records import Record, Sample
 from ldlm_monitor.source.split import RECORD_BYTES
 
 TORCH = (FILES / "torch.tfevents.1").read_bytes()

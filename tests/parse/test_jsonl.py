@@ -7,8 +7,8 @@ import math
 
 import pytest
 
-from ldlm_monitor.model.chunk import Chunk, Origin
-from ldlm_monitor.model.records import Event, Heartbeat, Sample
+from ldlm_monitor.base.chunk import Chunk, Origin
+from ldlm_monitor.base.records import Event, Heartbeat, Sample
 from ldlm_monitor.parse import Parser
 
 

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from ldlm_monitor.model.chunk import Chunk, Origin
-from ldlm_monitor.model.records import Sample
+from ldlm_monitor.base.chunk import Chunk, Origin
+from ldlm_monitor.base.records import Sample
 from ldlm_monitor.parse import Parser
 
 RUN = "mlruns/0/0123456789abcdef0123456789abcdef"

@@ -7,9 +7,9 @@ import math
 import pytest
 from tests.parse.conftest import Parse
 
-from ldlm_monitor.model.chunk import Chunk, Origin
-from ldlm_monitor.model.errors import FormatError
-from ldlm_monitor.model.records import Event, Record, Sample
+from ldlm_monitor.base.chunk import Chunk, Origin
+from ldlm_monitor.base.errors import FormatError
+from ldlm_monitor.base.records import Event, Record, Sample
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.parse.patterns import quantity
 from ldlm_monitor.parse.vocabulary import measure

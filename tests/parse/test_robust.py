@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.model.chunk import Chunk, Origin
-from ldlm_monitor.model.records import Record, Sample
+from ldlm_monitor.base.chunk import Chunk, Origin
+from ldlm_monitor.base.records import Record, Sample
 from ldlm_monitor.parse import Parser, definitions
 from ldlm_monitor.parse.triggers import compiled
 

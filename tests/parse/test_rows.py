@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ldlm_monitor.model.chunk import Chunk, Origin
-from ldlm_monitor.model.records import Record, Sample, SampleBlock
+from ldlm_monitor.base.chunk import Chunk, Origin
+from ldlm_monitor.base.records import Record, Sample, SampleBlock
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.parse.row_columns import signature
 from ldlm_monitor.parse.vocabulary import MAX_KEY

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from itertools import chain, zip_longest
 
-from ldlm_monitor.model.records import Event, from_json, to_json
+from ldlm_monitor.base.records import Event, from_json, to_json
 from ldlm_monitor.parse.stack_dumps import MAX_FRAMES, MAX_THREADS
 
 HUNG = """

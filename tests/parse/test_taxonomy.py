@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ldlm_monitor.model.records import Event
+from ldlm_monitor.base.records import Event
 from ldlm_monitor.parse import definitions
 
 TAXONOMY = Path(__file__).resolve().parents[2] / "../shared/reference/taxonomy_patterns.json"

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from ldlm_monitor.model.chunk import Chunk, ClockMark, Origin
-from ldlm_monitor.model.errors import FormatError
-from ldlm_monitor.model.records import Event, Record, Sample
+from ldlm_monitor.base.chunk import Chunk, ClockMark, Origin
+from ldlm_monitor.base.errors import FormatError
+from ldlm_monitor.base.records import Event, Record, Sample
 from ldlm_monitor.parse import Parser, clock_marks
 from ldlm_monitor.parse.vocabulary import MAX_KEY
 

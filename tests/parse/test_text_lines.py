@@ -8,8 +8,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.model.chunk import Chunk, Origin
-from ldlm_monitor.model.records import Record
+from ldlm_monitor.base.chunk import Chunk, Origin
+from ldlm_monitor.base.records import Record
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.parse.text_lines import Lines, clean, raw_index
 

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from ldlm_monitor.model.records import Event, Record, Sample
+from ldlm_monitor.base.records import Event, Record, Sample
 
 RULER = "=" * 60
 

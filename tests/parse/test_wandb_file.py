@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wandblog import BLOCK_BYTES, HEADER, ended, field, log_of, row
 
-from ldlm_monitor.model.chunk import frames
-from ldlm_monitor.model.records import Event, Sample
+from ldlm_monitor.base.chunk import frames
+from ldlm_monitor.base.records import Event, Sample
 from ldlm_monitor.source.split import RECORD_BYTES
 
 FAILED = (FILES / "failed.wandb").read_bytes()

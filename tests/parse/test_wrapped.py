@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.model.chunk import Chunk, Origin
-from ldlm_monitor.model.records import Event, Sample
+from ldlm_monitor.base.chunk import Chunk, Origin
+from ldlm_monitor.base.records import Event, Sample
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.source.backlog import Backlog
 from ldlm_monitor.source.notices import Journal

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.model.records import Position
+from ldlm_monitor.base.records import Position
 from ldlm_monitor.run.verdict import ProbeCandidate
 
 TRAINER = """

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.model.records import Event, from_json, to_json
+from ldlm_monitor.base.records import Event, from_json, to_json
 from ldlm_monitor.probe import cgroup
 from ldlm_monitor.probe.host import HostProbe
 from ldlm_monitor.probe.process import family

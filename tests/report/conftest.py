@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from ldlm_monitor.model.incident_view import IncidentView, RootView
-from ldlm_monitor.model.points import Point
-from ldlm_monitor.model.records import Event, Position
-from ldlm_monitor.model.snapshot import AlertView, MonitorView, RunView, Snapshot, Statistics
+from ldlm_monitor.base.incident_view import IncidentView, RootView
+from ldlm_monitor.base.points import Point
+from ldlm_monitor.base.records import Event, Position
+from ldlm_monitor.base.snapshot import AlertView, MonitorView, RunView, Snapshot, Statistics
 
 NOW = 1769681700.0
 """2026-01-29 10:15:00 UTC"""

@@ -4,7 +4,7 @@ import re
 from importlib.resources import files
 from pathlib import Path
 
-from ldlm_monitor.model.names import ALERTS
+from ldlm_monitor.base.names import ALERTS
 from ldlm_monitor.report.alert_advice import advice, recommendations
 
 RULES = Path(__file__).parents[2] / "rules"

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ldlm_monitor.base.records import Position, Sample
 from ldlm_monitor.cli import main
 from ldlm_monitor.cli.flags import settings_for_inputs
 from ldlm_monitor.cli.report import read
-from ldlm_monitor.model.records import Position, Sample
 from ldlm_monitor.report.document import report
 from ldlm_monitor.run.accounted_steps import AccountedSteps
 from ldlm_monitor.run.quantity import ValueSource

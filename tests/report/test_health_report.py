@@ -8,12 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.core.run_health import worst_health
-from ldlm_monitor.incidents.decision_table import DecisionFacts, decide
-from ldlm_monitor.model.incident_view import IncidentView
-from ldlm_monitor.model.points import Point, make_labels
-from ldlm_monitor.model.records import Event, Position
-from ldlm_monitor.model.snapshot import (
+from ldlm_monitor.base.incident_view import IncidentView
+from ldlm_monitor.base.points import Point, make_labels
+from ldlm_monitor.base.records import Event, Position
+from ldlm_monitor.base.snapshot import (
     AlertView,
     HostView,
     ReasonView,
@@ -21,6 +19,8 @@ from ldlm_monitor.model.snapshot import (
     Snapshot,
     Statistics,
 )
+from ldlm_monitor.core.run_health import worst_health
+from ldlm_monitor.incidents.decision_table import DecisionFacts, decide
 from ldlm_monitor.report.contents import what_to_do
 from ldlm_monitor.report.document import report
 from ldlm_monitor.report.html import page

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from ldlm_monitor.text.format import duration, number, utc
-from ldlm_monitor.text.sanitize import plain, shorten_path
+from ldlm_monitor.base.text.format import duration, number, utc
+from ldlm_monitor.base.text.sanitize import plain, shorten_path
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from ldlm_monitor.base.names import RESTARTS
+from ldlm_monitor.base.snapshot import Snapshot
 from ldlm_monitor.config import Settings
-from ldlm_monitor.model.names import RESTARTS
-from ldlm_monitor.model.snapshot import Snapshot
 from ldlm_monitor.playback.log_replay import Replay
 
 BANNER = "*** Starting MMDiT with Joint Text-Latent Diffusion ***\n"

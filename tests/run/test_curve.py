@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.model.queries import part_of
-from ldlm_monitor.model.records import Position, Sample, SampleBlock
+from ldlm_monitor.base.queries import part_of
+from ldlm_monitor.base.records import Position, Sample, SampleBlock
 from ldlm_monitor.run.curve import CAPACITY, RunCurve, is_charted
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from ldlm_monitor.model.records import Position, Sample
+from ldlm_monitor.base.records import Position, Sample
 from ldlm_monitor.run.goals import StepGoal
 
 

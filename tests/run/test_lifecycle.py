@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ldlm_monitor.model.records import Event, Position, Sample
+from ldlm_monitor.base.records import Event, Position, Sample
 from ldlm_monitor.run.lifecycle import Lifecycle
 from ldlm_monitor.run.stall import Stall
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.model.records import Event, Position, Sample, SampleBlock
+from ldlm_monitor.base.records import Event, Position, Sample, SampleBlock
 from ldlm_monitor.run.logged_values import MAX_QUANTITIES, RunValues
 from ldlm_monitor.run.quantity import ValueSource, exported_name
 from ldlm_monitor.run.stall import Stall

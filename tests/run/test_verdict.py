@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ldlm_monitor.model.records import Event, Position, Sample
+from ldlm_monitor.base.records import Event, Position, Sample
 from ldlm_monitor.run.lifecycle import Lifecycle
 from ldlm_monitor.run.stall import Stall
 from ldlm_monitor.run.training_run import TrainingRun

@@ -12,8 +12,14 @@ from pathlib import Path
 import pytest
 from secret_forms import CLOSED, OPEN, Form
 
-from ldlm_monitor.text.sanitize import jsonable, plain, redact, redacted_arguments, without_escapes
-from ldlm_monitor.text.secrets import REDACTED
+from ldlm_monitor.base.text.sanitize import (
+    jsonable,
+    plain,
+    redact,
+    redacted_arguments,
+    without_escapes,
+)
+from ldlm_monitor.base.text.secrets import REDACTED
 
 HERE = Path(__file__).parent
 CORPUS = HERE.parent / "corpus"

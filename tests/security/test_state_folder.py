@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.model.errors import UsageError
+from ldlm_monitor.base.errors import UsageError
 from ldlm_monitor.state.database import Database
 from ldlm_monitor.state.state_dir import LOCK, StateDir
 from ldlm_monitor.state.state_store import State, StateStore

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 import pytest
 
+from ldlm_monitor.base.histogram import Histogram
+from ldlm_monitor.base.names import METRICS, RUN_STATES
+from ldlm_monitor.base.points import Point, make_labels
+from ldlm_monitor.base.records import Event, Position
+from ldlm_monitor.base.snapshot import AlertView, MonitorView, RunView, Snapshot, Statistics
 from ldlm_monitor.cli.report import run_page
-from ldlm_monitor.model.histogram import Histogram
-from ldlm_monitor.model.names import METRICS, RUN_STATES
-from ldlm_monitor.model.points import Point, make_labels
-from ldlm_monitor.model.records import Event, Position
-from ldlm_monitor.model.snapshot import AlertView, MonitorView, RunView, Snapshot, Statistics
 from ldlm_monitor.serve import Server, Site
 from ldlm_monitor.serve.metrics import families
 

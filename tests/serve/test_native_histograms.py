@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ldlm_monitor.model.histogram import Histogram
-from ldlm_monitor.model.names import STEP_DURATION, created
-from ldlm_monitor.model.points import Point, make_labels
-from ldlm_monitor.model.snapshot import Snapshot
+from ldlm_monitor.base.histogram import Histogram
+from ldlm_monitor.base.names import STEP_DURATION, created
+from ldlm_monitor.base.points import Point, make_labels
+from ldlm_monitor.base.snapshot import Snapshot
 from ldlm_monitor.serve import Server, Site
 from ldlm_monitor.serve.metrics import PROTOBUF, TEXT, exposition, families
 

@@ -17,14 +17,14 @@ from urllib.parse import urlencode
 import pytest
 from served import Running
 
+from ldlm_monitor.base.chunk import Chunk
+from ldlm_monitor.base.points import Point, make_labels
+from ldlm_monitor.base.text.sanitize import redact
 from ldlm_monitor.core.monitor import Monitor
-from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.model.points import Point, make_labels
 from ldlm_monitor.serve import Server, Site, bounded_storage
 from ldlm_monitor.serve.bounded_storage import BoundedStorage, QueryBudget
 from ldlm_monitor.serve.prometheus import AT_ONCE
 from ldlm_monitor.serve.request_parameters import QueryError
-from ldlm_monitor.text.sanitize import redact
 from ldlm_promrules.alerting import load_rules
 from ldlm_promrules.promql import Evaluator, parse
 from ldlm_promrules.promql.nodes import Subquery

@@ -9,11 +9,11 @@ from urllib.parse import urlencode
 
 import pytest
 
+from ldlm_monitor.base.snapshot import CurveView, Snapshot
+from ldlm_monitor.base.text.sanitize import redact
 from ldlm_monitor.daemon.local_source import LocalSource
-from ldlm_monitor.model.snapshot import CurveView, Snapshot
 from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.serve import Server, Site
-from ldlm_monitor.text.sanitize import redact
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ldlm_monitor.model.alert import Transition
+from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.serve import connections, stream
 
 

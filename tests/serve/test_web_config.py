@@ -16,7 +16,7 @@ from pathlib import Path
 import bcrypt
 import pytest
 
-from ldlm_monitor.model.errors import ConfigError
+from ldlm_monitor.base.errors import ConfigError
 from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.serve import Gate, Server, Site, connections, server, web_config
 from ldlm_monitor.serve.access import Access

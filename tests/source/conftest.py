@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.model.chunk import Chunk
+from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.source.follower import Follower
 from ldlm_monitor.source.tail import Tail
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.model.chunk import Origin
-from ldlm_monitor.model.records import Event, Record, Sample
+from ldlm_monitor.base.chunk import Origin
+from ldlm_monitor.base.records import Event, Record, Sample
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.source.backlog import Backlog
 from ldlm_monitor.source.decoded_files import is_decoded

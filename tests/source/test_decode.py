@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ldlm_monitor.model.chunk import Chunk
+from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.source import decoded_files, decoders
 from ldlm_monitor.source.backlog import Backlog
 from ldlm_monitor.source.file_identity import KnownContents

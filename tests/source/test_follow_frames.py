@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tfevents import frame
 
-from ldlm_monitor.model.chunk import frames
+from ldlm_monitor.base.chunk import frames
 from ldlm_monitor.source.tail import RETURN_SECONDS
 
 FILES = Path(__file__).resolve().parents[1] / "event_files"

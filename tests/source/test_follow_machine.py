@@ -28,7 +28,7 @@ from hypothesis.stateful import (
 )
 from kept_positions import positions_from_json, positions_to_json
 
-from ldlm_monitor.model.chunk import Chunk
+from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.source.follower import Follower
 from ldlm_monitor.source.named_files import LINGER_SECONDS
 from ldlm_monitor.source.open_files import RETIRED_FILES, RETIRED_SECONDS

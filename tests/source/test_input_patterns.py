@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.model.errors import InputError
+from ldlm_monitor.base.errors import InputError
 from ldlm_monitor.source.input_patterns import resolve
 
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.model.snapshot import Snapshot, VerdictView
+from ldlm_monitor.base.chunk import Chunk
+from ldlm_monitor.base.snapshot import Snapshot, VerdictView
 from ldlm_monitor.monitor import Monitor
 from ldlm_monitor.supervise.reactions import Reactions, Supervisor
 

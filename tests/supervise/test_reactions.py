@@ -4,10 +4,9 @@ import math
 
 import pytest
 
-from ldlm_monitor.incidents.decision_table import DecisionFacts, decide
-from ldlm_monitor.model.errors import UsageError
-from ldlm_monitor.model.incident_view import DecisionView
-from ldlm_monitor.model.snapshot import (
+from ldlm_monitor.base.errors import UsageError
+from ldlm_monitor.base.incident_view import DecisionView
+from ldlm_monitor.base.snapshot import (
     AlertView,
     MonitorView,
     RunView,
@@ -15,6 +14,7 @@ from ldlm_monitor.model.snapshot import (
     Statistics,
     VerdictView,
 )
+from ldlm_monitor.incidents.decision_table import DecisionFacts, decide
 from ldlm_monitor.supervise.reactions import Order, Reactions, Supervisor
 
 START = 1_000_000.0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ldlm_monitor.text.format import compressed, names_of, si_number
+from ldlm_monitor.base.text.format import compressed, names_of, si_number
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from screens import LAST_WRITE, NOW, Shown, read
 
+from ldlm_monitor.base.snapshot import Snapshot
 from ldlm_monitor.daemon.local_source import LocalSource
-from ldlm_monitor.model.snapshot import Snapshot
 from ldlm_monitor.notify.silences import Silences
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

@@ -9,9 +9,9 @@ from typing import Any
 from textual.pilot import Pilot
 from textual.worker import WorkerCancelled
 
+from ldlm_monitor.base.queries import Source
+from ldlm_monitor.base.snapshot import Snapshot
 from ldlm_monitor.config import Settings
-from ldlm_monitor.model.queries import Source
-from ldlm_monitor.model.snapshot import Snapshot
 from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.playback.log_replay import Replay
 from ldlm_monitor.tui.app import MonitorApp

@@ -2,7 +2,7 @@
 
 from screens import Shown
 
-from ldlm_monitor.model.snapshot import AlertView, Snapshot
+from ldlm_monitor.base.snapshot import AlertView, Snapshot
 from ldlm_monitor.tui.alert_page import Bell
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from screens import NOW, Screen, Shown, on_screen, read
 from test_triage import CRASHED, NAN
 
+from ldlm_monitor.base.text.ticks import log_ticks, tick_labels, ticks
 from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.notify.silences import Silences
-from ldlm_monitor.text.ticks import log_ticks, tick_labels, ticks
 from ldlm_monitor.tui.dialogs import AWAY_SECONDS
 from ldlm_monitor.tui.metric_chart import MetricChart
 

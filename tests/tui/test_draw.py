@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.style import Style
 from screens import plain_text
 
-from ldlm_monitor.model.snapshot import CurveView, RankView, RunView
+from ldlm_monitor.base.snapshot import CurveView, RankView, RunView
 from ldlm_monitor.tui import ranks
 from ldlm_monitor.tui.canvas import smoothed
 from ldlm_monitor.tui.chart import Chart, Mark, Viewport, draw_chart

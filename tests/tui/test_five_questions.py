@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from screens import LAST_WRITE, read
 
-from ldlm_monitor.model.snapshot import RunView, Snapshot
+from ldlm_monitor.base.snapshot import RunView, Snapshot
 from ldlm_monitor.tui.draw import UNICODE
 from ldlm_monitor.tui.page_context import PageContext
 from ldlm_monitor.tui.run_columns import Layout, RunRow

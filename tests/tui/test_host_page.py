@@ -3,7 +3,7 @@
 import pytest
 from screens import NOW, Screen, Shown, on_screen, plain_text
 
-from ldlm_monitor.model.snapshot import DiskView, GpuView, HostView, ProcessView, RunView, Snapshot
+from ldlm_monitor.base.snapshot import DiskView, GpuView, HostView, ProcessView, RunView, Snapshot
 from ldlm_monitor.tui.draw import ASCII, UNICODE, width_of
 from ldlm_monitor.tui.host_page import page_lines
 

@@ -12,9 +12,9 @@ from screens import NOW, Shown, read
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from ldlm_monitor.base.queries import Played, PlayerCommand
+from ldlm_monitor.base.snapshot import InputView
 from ldlm_monitor.daemon.local_source import LocalSource
-from ldlm_monitor.model.queries import Played, PlayerCommand
-from ldlm_monitor.model.snapshot import InputView
 from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.tui.app import MonitorApp
 

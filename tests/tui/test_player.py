@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from screens import Screen, Shown, on_screen, plain_text
 
+from ldlm_monitor.base.queries import Played
 from ldlm_monitor.config import Settings
 from ldlm_monitor.daemon.local_source import LocalSource
-from ldlm_monitor.model.queries import Played
 from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.playback.engine import Playback, Showing
 from ldlm_monitor.playback.timed_inputs import of_logs

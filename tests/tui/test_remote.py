@@ -9,10 +9,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from screens import NOW, Screen, Shown, on_screen
 
-from ldlm_monitor.model.errors import RemoteError, UsageError
-from ldlm_monitor.model.queries import LogQuery
+from ldlm_monitor.base.errors import RemoteError, UsageError
+from ldlm_monitor.base.queries import LogQuery
+from ldlm_monitor.base.text.sanitize import redact
 from ldlm_monitor.serve import Server, Site
-from ldlm_monitor.text.sanitize import redact
 from ldlm_monitor.tui.remote import RemoteSource
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 from screens import NOW, Screen, Shown, on_screen
 
-from ldlm_monitor.model.snapshot import AlertView, InputView, ReasonView, RunView, Snapshot
+from ldlm_monitor.base.snapshot import AlertView, InputView, ReasonView, RunView, Snapshot
 from ldlm_monitor.notify.content import news_of
 from ldlm_monitor.notify.message import Message, Notification, Story, from_transition, story_of
 from ldlm_monitor.report.contents import Item, brief_sections, sections, what_to_do

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from ldlm_monitor.analysis.bench_record import BenchRecord, BenchSeries
 from ldlm_monitor.analysis.readings import STEPS, Column, Readings, RunReadings
+from ldlm_monitor.base.text.sanitize import plain
 from ldlm_monitor.history.file_head import launch_facts
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.parse.run_names import RunNames
@@ -17,7 +18,6 @@ from ldlm_monitor.source.companions import Surroundings, companions
 from ldlm_monitor.source.follower import Follower
 from ldlm_monitor.source.input_patterns import resolve
 from ldlm_monitor.supervise.streams import Link
-from ldlm_monitor.text.sanitize import plain
 
 SEARCH_SECONDS = 2.0
 """Seconds between two searches for files: a choice; less loads a network disk, more reads late."""

@@ -14,9 +14,9 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Literal
 
-from ldlm_monitor.text.format import number
-from ldlm_monitor.text.sanitize import plain, shorten_path
-from ldlm_monitor.text.ticks import log_ticks, tick_labels, ticks
+from ldlm_monitor.base.text.format import number
+from ldlm_monitor.base.text.sanitize import plain, shorten_path
+from ldlm_monitor.base.text.ticks import log_ticks, tick_labels, ticks
 
 LOG_FROM = 10.0
 """Greatest / least value that makes an axis logarithmic: a choice; more flattens, less distorts."""

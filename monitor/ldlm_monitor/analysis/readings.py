@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from ldlm_monitor.model.chunk import Chunk, Origin
-from ldlm_monitor.model.names import RATES
-from ldlm_monitor.model.records import Event, Record, Sample, SampleBlock
+from ldlm_monitor.base.chunk import Chunk, Origin
+from ldlm_monitor.base.names import RATES
+from ldlm_monitor.base.records import Event, Record, Sample, SampleBlock
 from ldlm_monitor.parse import Parser, is_rows
 from ldlm_monitor.parse.run_names import RunNames
 from ldlm_monitor.run.pace import StepDurations

@@ -15,6 +15,8 @@ from typing import Protocol, runtime_checkable
 from cyclopts import App, CycloptsError, Parameter
 
 from ldlm_monitor import __version__
+from ldlm_monitor.base.errors import INTERRUPTED, InputError, LdlmError, UsageError
+from ldlm_monitor.base.text.format import printable
 from ldlm_monitor.cli import (
     attach,
     bench,
@@ -33,8 +35,6 @@ from ldlm_monitor.cli import (
     setup,
 )
 from ldlm_monitor.cli.flags import FollowFlags, hide_dash
-from ldlm_monitor.model.errors import INTERRUPTED, InputError, LdlmError, UsageError
-from ldlm_monitor.text.format import printable
 
 # Errors that a user can mend: those of a named file, and those of stdout, which name no file.
 _FILE_ERRORS = (PermissionError, FileNotFoundError, IsADirectoryError, NotADirectoryError)

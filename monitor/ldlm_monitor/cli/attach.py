@@ -10,9 +10,9 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
 
+from ldlm_monitor.base.errors import ConfigError
 from ldlm_monitor.cli.flags import FollowFlags, ScreenFlags, settings
 from ldlm_monitor.cli.follow import follow, require_terminal, show_screen
-from ldlm_monitor.model.errors import ConfigError
 
 if TYPE_CHECKING:
     import ssl

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from ldlm_monitor.base.errors import UsageError
 from ldlm_monitor.cli.flags import InputFlags, settings, shown_dash
-from ldlm_monitor.model.errors import UsageError
 
 if TYPE_CHECKING:
     from ldlm_monitor.analysis.bench_record import BenchRecord
@@ -88,9 +88,9 @@ def bench(
 
 def _list() -> int:
     from ldlm_monitor.analysis.bench_record import read_record
+    from ldlm_monitor.base.text.format import utc
+    from ldlm_monitor.base.text.sanitize import plain
     from ldlm_monitor.supervise.run_folder import all_runs
-    from ldlm_monitor.text.format import utc
-    from ldlm_monitor.text.sanitize import plain
 
     records = [record for run in all_runs() if (record := read_record(run.folder))]
     for record in reversed(records):
@@ -109,7 +109,7 @@ def _summary(record: BenchRecord) -> str:
 def _facts(record: BenchRecord) -> Iterator[str]:
     from ldlm_monitor.analysis.compare.output import value
     from ldlm_monitor.analysis.compare.sides import Side
-    from ldlm_monitor.text.format import counted, duration
+    from ldlm_monitor.base.text.format import counted, duration
 
     yield f"{counted(record.steps, 'step')} in {duration(record.seconds)}"
     side = Side(record.name, record.readings())

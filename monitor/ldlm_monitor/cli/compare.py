@@ -8,8 +8,8 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from ldlm_monitor.base.errors import UsageError
 from ldlm_monitor.cli.flags import Companions, InputFlags, check_chart, settings, write_file
-from ldlm_monitor.model.errors import UsageError
 
 
 def compare(

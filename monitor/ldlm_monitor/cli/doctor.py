@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from ldlm_monitor import __version__
+from ldlm_monitor.base.errors import UsageError
+from ldlm_monitor.base.text.format import counted, printable
+from ldlm_monitor.base.text.sanitize import redact
 from ldlm_monitor.cli.flags import DASH, UNHEALTHY, DoctorFlags, settings, write_file
-from ldlm_monitor.model.errors import UsageError
-from ldlm_monitor.text.format import counted, printable
-from ldlm_monitor.text.sanitize import redact
 
 if TYPE_CHECKING:
     from ldlm_doctor.collect import Collected

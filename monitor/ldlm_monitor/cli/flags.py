@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from cyclopts import Group, Parameter
 
-from ldlm_monitor.model.errors import UsageError
+from ldlm_monitor.base.errors import UsageError
 
 if TYPE_CHECKING:
+    from ldlm_monitor.base.snapshot import Snapshot
     from ldlm_monitor.config import FailOn, Settings
-    from ldlm_monitor.model.snapshot import Snapshot
     from ldlm_monitor.playback.log_replay import Replay
 
 UNHEALTHY = 3

@@ -13,13 +13,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from ldlm_monitor.base.errors import INTERRUPTED, UsageError
 from ldlm_monitor.cli.flags import FollowFlags, settings_for_inputs
-from ldlm_monitor.model.errors import INTERRUPTED, UsageError
 
 if TYPE_CHECKING:
+    from ldlm_monitor.base.queries import Source
+    from ldlm_monitor.base.snapshot import Snapshot
     from ldlm_monitor.config import Settings
-    from ldlm_monitor.model.queries import Source
-    from ldlm_monitor.model.snapshot import Snapshot
 
 _NEAR = 0.75
 """difflib's ratio from which a word is a mistyped command: one wrong letter of four, two of eight.

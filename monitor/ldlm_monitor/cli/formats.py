@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from cyclopts import App
 
+from ldlm_monitor.base.errors import UsageError
+from ldlm_monitor.base.text.format import counted, number
 from ldlm_monitor.cli.flags import InputFlags, settings
 from ldlm_monitor.cli.parse import chunks, inputs, statistics, understood
-from ldlm_monitor.model.errors import UsageError
-from ldlm_monitor.text.format import counted, number
 
 if TYPE_CHECKING:
-    from ldlm_monitor.model.records import Sample
+    from ldlm_monitor.base.records import Sample
     from ldlm_monitor.parse import Parser
     from ldlm_monitor.parse.definitions import Definitions
 
@@ -47,8 +47,8 @@ def try_out(file: Path, *logs: str, flags: InputFlags | None = None) -> int:
 
 
 def _try_examples(file: Path, definitions: Definitions, parser: Parser) -> bool:
+    from ldlm_monitor.base.text.sanitize import plain
     from ldlm_monitor.parse.coverage import try_examples
-    from ldlm_monitor.text.sanitize import plain
 
     trial = try_examples(file, definitions, parser)
     for failure in trial.failures:
@@ -61,8 +61,8 @@ def _try_examples(file: Path, definitions: Definitions, parser: Parser) -> bool:
 
 
 def _sample_line(sample: Sample) -> str:
+    from ldlm_monitor.base.text.sanitize import plain
     from ldlm_monitor.parse.coverage import numbers_of
-    from ldlm_monitor.text.sanitize import plain
 
     values = (f"{plain(name)} {number(value)}" for name, value in numbers_of(sample).items())
     return f"    line {sample.position.line}: {', '.join(values)}"
@@ -76,8 +76,8 @@ def listed(*files: Path, flags: InputFlags | None = None) -> int:
         files: Definition files; none: the packaged ones, and those that --formats or the
             configuration names.
     """
+    from ldlm_monitor.base.text.sanitize import plain, shorten
     from ldlm_monitor.parse import READERS, load_formats, packaged_formats
-    from ldlm_monitor.text.sanitize import plain, shorten
 
     given = files or (*packaged_formats(), *settings(flags).formats)
     rows = [] if files else [(name, "built in", "whole files", what) for name, what in READERS]

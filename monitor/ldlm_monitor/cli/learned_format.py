@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ldlm_monitor.model.chunk import Chunk, Origin
-from ldlm_monitor.model.records import Sample
+from ldlm_monitor.base.chunk import Chunk, Origin
+from ldlm_monitor.base.records import Sample
 from ldlm_monitor.parse.definitions import SampleLine
 from ldlm_monitor.parse.line_rules import LineRule
 from ldlm_monitor.parse.metric_like import shape_of

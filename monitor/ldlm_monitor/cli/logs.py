@@ -9,7 +9,7 @@ from collections import deque
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, TextIO
 
-from ldlm_monitor.text.format import printable
+from ldlm_monitor.base.text.format import printable
 
 if TYPE_CHECKING:
     from ldlm_monitor.config import Settings
@@ -54,7 +54,7 @@ class KeptMessages(logging.Handler):
 
 def _redacted(text: str) -> str:
     """The text without secrets: an error's text may contain the value that caused the error."""
-    from ldlm_monitor.text.sanitize import redact  # late: opening the screen does not need it
+    from ldlm_monitor.base.text.sanitize import redact  # late: opening the screen does not need it
 
     return redact(text)
 

@@ -7,12 +7,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ldlm_monitor.base.errors import UsageError
 from ldlm_monitor.cli.flags import JudgeFlags, replay_of, settings, settings_for_inputs
-from ldlm_monitor.model.errors import UsageError
 
 if TYPE_CHECKING:
+    from ldlm_monitor.base.snapshot import Snapshot
     from ldlm_monitor.config import Settings
-    from ldlm_monitor.model.snapshot import Snapshot
 
 
 def mcp(*files: str, url: str | None = None, flags: JudgeFlags | None = None) -> int:
@@ -43,12 +43,12 @@ def mcp(*files: str, url: str | None = None, flags: JudgeFlags | None = None) ->
 
 
 def _serve_logs(found: Settings) -> int:
+    from ldlm_monitor.base.text.sanitize import redact
     from ldlm_monitor.daemon.local_source import LocalSource
     from ldlm_monitor.mcp.agent_answers import Tools
     from ldlm_monitor.mcp.mcp_server import server_of
     from ldlm_monitor.notify.silences import Silences
     from ldlm_monitor.serve.prometheus import PrometheusApi
-    from ldlm_monitor.text.sanitize import redact
 
     if "-" in found.files:
         raise UsageError("is the agent's", where="standard input", remedy="name files")

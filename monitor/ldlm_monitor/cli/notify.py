@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from cyclopts import App
 
+from ldlm_monitor.base.errors import ConfigError, DeliveryError, UsageError
 from ldlm_monitor.cli.flags import SharedFlags, settings
-from ldlm_monitor.model.errors import ConfigError, DeliveryError, UsageError
 
 if TYPE_CHECKING:
+    from ldlm_monitor.base.alert import Transition
+    from ldlm_monitor.base.snapshot import AlertView
     from ldlm_monitor.config import Settings
-    from ldlm_monitor.model.alert import Transition
-    from ldlm_monitor.model.snapshot import AlertView
 
 app = App(name="notify", help="Tries the receivers of alerts.")
 
@@ -75,8 +75,8 @@ def _receivers(configured: Settings, now: float) -> Iterator[tuple[str, Callable
 
 
 def _test_alert(now: float) -> tuple[Transition, AlertView]:
-    from ldlm_monitor.model.alert import Transition
-    from ldlm_monitor.model.snapshot import AlertView
+    from ldlm_monitor.base.alert import Transition
+    from ldlm_monitor.base.snapshot import AlertView
 
     shared: dict[str, Any] = {
         "state": "firing",

@@ -9,13 +9,13 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ldlm_monitor.base.errors import UsageError
+from ldlm_monitor.base.snapshot import MonitorView, Snapshot
 from ldlm_monitor.daemon.stop_signals import SEND_SECONDS, Signals
-from ldlm_monitor.model.errors import UsageError
-from ldlm_monitor.model.snapshot import MonitorView, Snapshot
 
 if TYPE_CHECKING:
+    from ldlm_monitor.base.queries import Source
     from ldlm_monitor.config import Settings
-    from ldlm_monitor.model.queries import Source
 
 NOTHING = Snapshot(  # the version differs from every daemon's, so its first snapshot is drawn
     version=-2, at=0.0, runs=(), alerts=(), events=(), monitor=MonitorView.fresh(), points=()

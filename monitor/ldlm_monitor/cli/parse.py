@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from cyclopts import Parameter
 
+from ldlm_monitor.base.errors import InputError, UsageError
 from ldlm_monitor.cli.flags import InputFlags, settings_for_inputs
-from ldlm_monitor.model.errors import InputError, UsageError
 
 if TYPE_CHECKING:
+    from ldlm_monitor.base.chunk import Chunk, Origin
+    from ldlm_monitor.base.records import Record
     from ldlm_monitor.config import Settings
-    from ldlm_monitor.model.chunk import Chunk, Origin
-    from ldlm_monitor.model.records import Record
     from ldlm_monitor.parse import Parser
     from ldlm_monitor.parse.coverage import Coverage
 
@@ -44,9 +44,9 @@ def parse(
             and lines that look like metrics but gave none.
         form: With --stats: text (default), or json, an object a file.
     """
-    from ldlm_monitor.model.records import to_json
+    from ldlm_monitor.base.records import to_json
+    from ldlm_monitor.base.text.sanitize import escaped_json
     from ldlm_monitor.parse import Parser
-    from ldlm_monitor.text.sanitize import escaped_json
 
     if form == "text" and not stats:
         raise UsageError(
@@ -87,7 +87,7 @@ def understood(parser: Parser, given: ListedFile) -> Coverage:
 
 def inputs(found: Settings) -> list[ListedFile]:
     """The files that exist, those of a rotated log in the order of writing. Raises InputError."""
-    from ldlm_monitor.model.chunk import rotated_from
+    from ldlm_monitor.base.chunk import rotated_from
     from ldlm_monitor.parse.run_names import RunNames
     from ldlm_monitor.source.input_patterns import resolve
 
@@ -163,7 +163,7 @@ def chunks(place: str) -> Iterator[Chunk]:
 
 
 def _as_json(found: Coverage) -> str:
-    from ldlm_monitor.text.sanitize import plain
+    from ldlm_monitor.base.text.sanitize import plain
 
     shown: dict[str, Any] = {
         "path": found.path,
@@ -188,7 +188,7 @@ def _as_json(found: Coverage) -> str:
 
 def statistics(found: Coverage) -> Iterator[str]:
     """Lines of text: a file's counts, and forms of lines that look like unparsed metrics."""
-    from ldlm_monitor.text.sanitize import plain
+    from ldlm_monitor.base.text.sanitize import plain
 
     share = "-" if found.share is None else f"{100 * found.share:.1f} %"
     formats = ", ".join(f"{plain(name)} ({count})" for name, count in found.formats.most_common())

@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from cyclopts import Parameter, Token
 
+from ldlm_monitor.base.errors import UsageError
+from ldlm_monitor.base.text.format import utc
 from ldlm_monitor.cli.flags import (
     InputFlags,
     JudgeFlags,
@@ -19,8 +21,6 @@ from ldlm_monitor.cli.flags import (
     settings_for_inputs,
     write_file,
 )
-from ldlm_monitor.model.errors import UsageError
-from ldlm_monitor.text.format import utc
 
 SHOWN_VALUES = 250
 """Values of a series in a range query without a step. A choice: as many as a chart shows."""
@@ -67,7 +67,7 @@ def query(
             values).
         plot: Draw a range query's values to this file: .svg.
     """
-    from ldlm_monitor.text.sanitize import plain
+    from ldlm_monitor.base.text.sanitize import plain
     from ldlm_promrules.promql import parse
     from ldlm_promrules.promql.annotations import Notes
     from ldlm_promrules.query_answers import instant, over
@@ -147,9 +147,9 @@ def goodput(*files: str, form: Form = "table", flags: InputFlags | None = None) 
         files: Files, folders or globs; - is standard input.
         form: table: a line a run; json: an object a run, with every loss.
     """
+    from ldlm_monitor.base.text.format import duration
     from ldlm_monitor.cli.report import read
     from ldlm_monitor.report.document import report
-    from ldlm_monitor.text.format import duration
 
     settings = settings_for_inputs(flags, files, once=True)
     snapshot = read(settings)
@@ -208,7 +208,7 @@ def _amount(value: float | None) -> str:
 
 
 def _labels(metric: Mapping[str, str]) -> str:
-    from ldlm_monitor.text.sanitize import plain
+    from ldlm_monitor.base.text.sanitize import plain
 
     name, rest = metric.get("__name__", ""), {k: v for k, v in metric.items() if k != "__name__"}
     inner = ", ".join(f'{label}="{plain(text)}"' for label, text in rest.items())
@@ -216,7 +216,7 @@ def _labels(metric: Mapping[str, str]) -> str:
 
 
 def _print_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    from ldlm_monitor.text.sanitize import plain
+    from ldlm_monitor.base.text.sanitize import plain
 
     lines = [tuple(heads), *(tuple(map(plain, row)) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]

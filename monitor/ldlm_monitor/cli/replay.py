@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from ldlm_monitor.base.errors import UsageError
 from ldlm_monitor.cli.flags import (
     ReplayFlags,
     ScreenFlags,
@@ -23,7 +24,6 @@ from ldlm_monitor.cli.flags import (
     settings_for_inputs,
 )
 from ldlm_monitor.cli.follow import require_terminal, show_screen
-from ldlm_monitor.model.errors import UsageError
 
 if TYPE_CHECKING:
     from ldlm_monitor.config import Settings
@@ -74,7 +74,7 @@ def replay(
         return _decide(found, truth, form)
     if truth is not None:
         return _score(found, truth, form)
-    from ldlm_monitor.text.lines import transition_json, transition_line
+    from ldlm_monitor.base.text.lines import transition_json, transition_line
 
     played = replay_of(found)
     line = transition_json if form == "json" else transition_line
@@ -120,7 +120,7 @@ def _score(found: Settings, truth: Path, form: str) -> int:
 
 def _decide(found: Settings, truth: Path | None, form: str) -> int:
     from ldlm_monitor.analysis.backtest import decision_score
-    from ldlm_monitor.text.sanitize import plain
+    from ldlm_monitor.base.text.sanitize import plain
 
     if truth is not None:
         score = decision_score.score_decisions(found, truth)

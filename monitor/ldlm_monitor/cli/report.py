@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from ldlm_monitor.base.errors import UsageError
 from ldlm_monitor.cli.flags import JudgeFlags, exit_code, replay_of, settings_for_inputs, write_file
-from ldlm_monitor.model.errors import UsageError
 
 if TYPE_CHECKING:
+    from ldlm_monitor.base.snapshot import Snapshot
     from ldlm_monitor.config import Settings
-    from ldlm_monitor.model.snapshot import Snapshot
 
 _FORMS = (".html", ".md", ".json", ".txt")  # suffixes of --output, each a form of the report
 
@@ -58,10 +58,10 @@ def read(found: Settings) -> Snapshot:
 
 def run_page(snapshot: Snapshot, name: str) -> tuple[str, str] | None:
     """The HTML report of one run and its policy, for the daemon; None if no run has this name."""
+    from ldlm_monitor.base.text.sanitize import plain, redact
     from ldlm_monitor.report.document import report as document
     from ldlm_monitor.report.figures import is_charted
     from ldlm_monitor.report.html import page, policy
-    from ldlm_monitor.text.sanitize import plain, redact
 
     runs = snapshot.runs  # a name is as `run_path` writes it, or as the API gives it
     run = next((each for each in runs if name in (plain(each.name), redact(each.name))), None)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from cyclopts import App
 
+from ldlm_monitor.base.errors import RuleError, UsageError
+from ldlm_monitor.base.text.format import counted, duration
 from ldlm_monitor.cli.flags import RuleFlags, settings
-from ldlm_monitor.model.errors import RuleError, UsageError
-from ldlm_monitor.text.format import counted, duration
 
 app = App(name="rules", help="Checks, tests and lists rule files.")
 
@@ -25,8 +25,8 @@ def check(*files: Path, experimental: bool = False, flags: RuleFlags | None = No
         files: Rule files or folders of them (default: those of --rules, or the packaged ones).
         experimental: Allow functions that Prometheus 3 has only with a feature flag.
     """
+    from ldlm_monitor.base.text.sanitize import plain
     from ldlm_monitor.core.rule_warnings import warnings_of
-    from ldlm_monitor.text.sanitize import plain
     from ldlm_promrules.alerting import check_rules
     from ldlm_promrules.promql import parse
 
@@ -108,7 +108,7 @@ def listed(*files: Path, flags: RuleFlags | None = None) -> int:
     Args:
         files: Rule files or folders of them (default: those of --rules, or the packaged ones).
     """
-    from ldlm_monitor.text.sanitize import plain, shorten_path
+    from ldlm_monitor.base.text.sanitize import plain, shorten_path
     from ldlm_promrules.alerting import AlertRule, load_rules
     from ldlm_promrules.promql import parse
 

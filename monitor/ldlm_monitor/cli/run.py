@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 from cyclopts import Parameter
 
+from ldlm_monitor.base.errors import UsageError
+from ldlm_monitor.base.names import ENDED_STATES
 from ldlm_monitor.cli.flags import FollowFlags, settings, shown_dash
-from ldlm_monitor.model.errors import UsageError
-from ldlm_monitor.model.names import ENDED_STATES
 
 if TYPE_CHECKING:
+    from ldlm_monitor.base.queries import Source
     from ldlm_monitor.cli.opening import Opening
     from ldlm_monitor.config import Settings
-    from ldlm_monitor.model.queries import Source
     from ldlm_monitor.supervise.launch import Front
     from ldlm_monitor.supervise.run_folder import RunRecord
     from ldlm_monitor.supervise.run_session import RunSession

@@ -13,10 +13,10 @@ from typing import Annotated, NamedTuple
 
 from cyclopts import App, Parameter
 
+from ldlm_monitor.base.errors import UsageError
+from ldlm_monitor.base.text.format import counted
 from ldlm_monitor.cli.flags import settings_for_inputs, write_file
 from ldlm_monitor.cli.parse import chunks
-from ldlm_monitor.model.errors import UsageError
-from ldlm_monitor.text.format import counted
 
 _NAME = "ldlm-monitor.toml"
 _SECRET = "slack-webhook.url"
@@ -107,7 +107,7 @@ def _kinds(folder: Path) -> Iterator[_LogKind]:
 
 def _form(path: Path) -> str:
     """The format of most numbers in the first MiB of a log; "" for none."""
-    from ldlm_monitor.model.chunk import Origin
+    from ldlm_monitor.base.chunk import Origin
     from ldlm_monitor.parse import Parser
     from ldlm_monitor.parse.coverage import CoverageReader
 

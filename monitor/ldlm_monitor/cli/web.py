@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from ldlm_monitor.base.errors import UsageError
+from ldlm_monitor.base.text.addresses import address, is_loopback
 from ldlm_monitor.daemon.listener import bound, names_for, url_of
-from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.serve.access import NOT_OUR_NAME, HostNames
-from ldlm_monitor.text.addresses import address, is_loopback
 
 try:
     from aiohttp import web

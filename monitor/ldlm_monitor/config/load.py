@@ -15,8 +15,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from ldlm_monitor.base.errors import ConfigError
 from ldlm_monitor.config.settings import SECTIONS, Settings, is_secret
-from ldlm_monitor.model.errors import ConfigError
 from ldlm_monitor.notify.policy import Policy
 
 ENV_PREFIX = "LDLM_"  # begins the name of every setting's environment variable

@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 from pydantic import Field, SecretStr
 from pydantic.fields import FieldInfo
 
-from ldlm_monitor.model.setting_types import (
+from ldlm_monitor.base.setting_types import (
     BaseUrl,
     Discovery,
     Hosts,
@@ -22,6 +22,7 @@ from ldlm_monitor.model.setting_types import (
     Section,
     UserPath,
 )
+from ldlm_monitor.base.text.addresses import address
 from ldlm_monitor.notify.receiver_settings import (
     AlertmanagerSettings,
     Apprise,
@@ -32,7 +33,6 @@ from ldlm_monitor.notify.receiver_settings import (
 )
 from ldlm_monitor.run.stall import Stall
 from ldlm_monitor.state.secret_files import secret_of
-from ldlm_monitor.text.addresses import address
 from ldlm_monitor.tui.look import Look
 
 FailOn: TypeAlias = Literal[

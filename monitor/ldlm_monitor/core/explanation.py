@@ -6,13 +6,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeAlias
 
+from ldlm_monitor.base.alert import Transition, alert_key
+from ldlm_monitor.base.chunk import Chunk
+from ldlm_monitor.base.points import Labels
+from ldlm_monitor.base.records import Position
+from ldlm_monitor.base.snapshot import AlertView
 from ldlm_monitor.core.run_health import HealthBook
 from ldlm_monitor.incidents import Incidents, RunFacts
-from ldlm_monitor.model.alert import Transition, alert_key
-from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.model.points import Labels
-from ldlm_monitor.model.records import Position
-from ldlm_monitor.model.snapshot import AlertView
 from ldlm_monitor.run.fleet import Fleet
 from ldlm_monitor.run.quantity import SourceLine
 

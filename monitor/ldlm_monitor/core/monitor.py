@@ -5,6 +5,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import chain
 
+from ldlm_monitor.base.alert import Transition
+from ldlm_monitor.base.chunk import Chunk
+from ldlm_monitor.base.points import Point
+from ldlm_monitor.base.records import Event, Record, SampleBlock, TimedRows
+from ldlm_monitor.base.snapshot import AlertView, HostView, RunView, Snapshot
 from ldlm_monitor.core.evaluation_schedule import EvaluationSchedule, EvaluationThrottle
 from ldlm_monitor.core.explanation import EvidenceFinder, Explainer, facts_from, with_rank
 from ldlm_monitor.core.packaged_rules import packaged_set
@@ -16,11 +21,6 @@ from ldlm_monitor.core.run_health import HealthBook
 from ldlm_monitor.core.self_metrics import NO_HOSTS, SelfCounts, core_points
 from ldlm_monitor.detect import DetectorsByRun
 from ldlm_monitor.incidents import Incidents
-from ldlm_monitor.model.alert import Transition
-from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.model.points import Point
-from ldlm_monitor.model.records import Event, Record, SampleBlock, TimedRows
-from ldlm_monitor.model.snapshot import AlertView, HostView, RunView, Snapshot
 from ldlm_monitor.parse import Parser, is_rows
 from ldlm_monitor.parse.run_names import RunNames
 from ldlm_monitor.run.fleet import Fleet

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
-from ldlm_monitor.model.alert import Transition
+from ldlm_monitor.base.alert import Transition
 
 _T = TypeVar("_T")
 

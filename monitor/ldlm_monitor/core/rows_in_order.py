@@ -8,8 +8,8 @@ from heapq import merge
 from itertools import chain, islice, repeat
 from typing import TypeAlias
 
-from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.model.records import Record, SampleBlock, TimedRows
+from ldlm_monitor.base.chunk import Chunk
+from ldlm_monitor.base.records import Record, SampleBlock, TimedRows
 
 _Item: TypeAlias = SampleBlock | Record
 

@@ -4,13 +4,13 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ldlm_monitor.base.alert import Transition, alert_key
+from ldlm_monitor.base.errors import RuleError
+from ldlm_monitor.base.names import PAST_TIMES
+from ldlm_monitor.base.points import Labels, Point, make_labels
+from ldlm_monitor.base.records import Position
+from ldlm_monitor.base.snapshot import AlertView
 from ldlm_monitor.core.rules_due import RulesDue
-from ldlm_monitor.model.alert import Transition, alert_key
-from ldlm_monitor.model.errors import RuleError
-from ldlm_monitor.model.names import PAST_TIMES
-from ldlm_monitor.model.points import Labels, Point, make_labels
-from ldlm_monitor.model.records import Position
-from ldlm_monitor.model.snapshot import AlertView
 from ldlm_promrules.alert_change import AlertChange
 from ldlm_promrules.alerting import (
     NO_CONTEXT,

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ldlm_monitor.model.names import METRICS, RUN_STATES, SEVERITIES, created
-from ldlm_monitor.text.format import duration
+from ldlm_monitor.base.names import METRICS, RUN_STATES, SEVERITIES, created
+from ldlm_monitor.base.text.format import duration
 from ldlm_promrules.rule_lint import Catalogue, Interval, Rule, doubts, repetitions
 
 _SUFFIXES = {  # of the series that a metric of this kind has

@@ -7,7 +7,7 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import Any
 
-from ldlm_monitor.model.names import PAST_TIMES
+from ldlm_monitor.base.names import PAST_TIMES
 from ldlm_monitor.run.pace import LATE
 from ldlm_promrules.alerting import AlertRule, RecordingRule
 from ldlm_promrules.promql import Expression

@@ -6,12 +6,12 @@ from dataclasses import replace
 from statistics import median
 from typing import Final
 
+from ldlm_monitor.base.incident_view import DecisionView, IncidentView
+from ldlm_monitor.base.records import Event
+from ldlm_monitor.base.snapshot import CurveView, RunView
 from ldlm_monitor.incidents import Incidents
 from ldlm_monitor.incidents.clues import fails
 from ldlm_monitor.incidents.decision_table import DecisionFacts, Numbers, decide, is_repeated
-from ldlm_monitor.model.incident_view import DecisionView, IncidentView
-from ldlm_monitor.model.records import Event
-from ldlm_monitor.model.snapshot import CurveView, RunView
 from ldlm_monitor.run.fleet import Fleet
 from ldlm_monitor.run.training_run import TrainingRun
 

@@ -4,10 +4,10 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ldlm_monitor.base.names import severity_rank
+from ldlm_monitor.base.points import Point
+from ldlm_monitor.base.snapshot import AlertView, Health, ReasonView, RunView, Snapshot
 from ldlm_monitor.incidents import Incidents
-from ldlm_monitor.model.names import severity_rank
-from ldlm_monitor.model.points import Point
-from ldlm_monitor.model.snapshot import AlertView, Health, ReasonView, RunView, Snapshot
 from ldlm_monitor.run.fleet import Fleet
 from ldlm_monitor.run.training_run import TrainingRun
 from ldlm_promrules.alerting import ActiveAlert

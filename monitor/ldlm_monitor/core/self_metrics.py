@@ -6,10 +6,10 @@ from types import MappingProxyType
 from typing import Final
 
 from ldlm_monitor import __version__
-from ldlm_monitor.model.histogram import Histogram
-from ldlm_monitor.model.names import DELIVERY_DURATION, EVALUATION_DURATION, METRICS
-from ldlm_monitor.model.points import Point, make_labels
-from ldlm_monitor.model.snapshot import HostView, MonitorView
+from ldlm_monitor.base.histogram import Histogram
+from ldlm_monitor.base.names import DELIVERY_DURATION, EVALUATION_DURATION, METRICS
+from ldlm_monitor.base.points import Point, make_labels
+from ldlm_monitor.base.snapshot import HostView, MonitorView
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.run.fleet import Fleet
 from ldlm_monitor.run.quantity import exported_name, labels_of

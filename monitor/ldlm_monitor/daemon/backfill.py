@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, cast
 
+from ldlm_monitor.base.alert import Transition
+from ldlm_monitor.base.arrival import Arrival
+from ldlm_monitor.base.chunk import Chunk, FileId
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.daemon.discovery import Inputs
 from ldlm_monitor.daemon.restart import Restart
 from ldlm_monitor.history.history_file import HistoryFile
 from ldlm_monitor.history.merge import History, place
-from ldlm_monitor.model.alert import Transition
-from ldlm_monitor.model.arrival import Arrival
-from ldlm_monitor.model.chunk import Chunk, FileId
 from ldlm_monitor.parse.blocks import BLOCK_SECONDS
 from ldlm_monitor.source.file_identity import FilePosition, FoundPath, Known
 from ldlm_monitor.source.file_system import Disk

@@ -9,6 +9,14 @@ from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
 
+from ldlm_monitor.base.errors import PromRulesError, UsageError
+from ldlm_monitor.base.names import Metric
+from ldlm_monitor.base.points import Point
+from ldlm_monitor.base.queries import Source
+from ldlm_monitor.base.snapshot import Snapshot
+from ldlm_monitor.base.text.addresses import is_loopback
+from ldlm_monitor.base.text.lines import status_lines
+from ldlm_monitor.base.text.sanitize import redact
 from ldlm_monitor.config import Settings
 from ldlm_monitor.core.assemble import rules_of
 from ldlm_monitor.core.rule_warnings import warnings_of
@@ -20,11 +28,6 @@ from ldlm_monitor.daemon.pump import CutShort, Pump
 from ldlm_monitor.daemon.pump_calls import PumpCalls
 from ldlm_monitor.daemon.stall_probe import Probing
 from ldlm_monitor.daemon.stop_signals import Signals
-from ldlm_monitor.model.errors import PromRulesError, UsageError
-from ldlm_monitor.model.names import Metric
-from ldlm_monitor.model.points import Point
-from ldlm_monitor.model.queries import Source
-from ldlm_monitor.model.snapshot import Snapshot
 from ldlm_monitor.notify.courier import Receiver, Sender, stop_all
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.notify.receivers import (
@@ -47,9 +50,6 @@ from ldlm_monitor.source.notices import Journal
 from ldlm_monitor.source.wake import Waker
 from ldlm_monitor.state.state_dir import StateDir, default_state_dir
 from ldlm_monitor.state.state_store import StateStore
-from ldlm_monitor.text.addresses import is_loopback
-from ldlm_monitor.text.lines import status_lines
-from ldlm_monitor.text.sanitize import redact
 
 log = logging.getLogger(__name__)
 

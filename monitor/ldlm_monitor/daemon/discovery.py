@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias, cast
 
+from ldlm_monitor.base.text.sanitize import plain
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.history.file_head import callback_run
 from ldlm_monitor.history.kinship import has_losses, kin
@@ -18,7 +19,6 @@ from ldlm_monitor.source.companions import Companion, Surroundings
 from ldlm_monitor.source.file_identity import NEW, FoundPath, Known, KnownContents
 from ldlm_monitor.source.file_system import Disk
 from ldlm_monitor.source.input_patterns import InputPatterns
-from ldlm_monitor.text.sanitize import plain
 
 COMPANION_SECONDS = 5.0  # least pause between two searches for a log's companions. A choice
 COMPANION_SHARE = 0.25

@@ -4,15 +4,15 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from ldlm_monitor.model.alert import Transition
-from ldlm_monitor.model.incident_view import IncidentView
+from ldlm_monitor.base.alert import Transition
+from ldlm_monitor.base.incident_view import IncidentView
+from ldlm_monitor.base.text.lines import transition_line
+from ldlm_monitor.base.text.sanitize import plain
 from ldlm_monitor.notify.courier import Courier
 from ldlm_monitor.notify.incident_log import IncidentLog
 from ldlm_monitor.notify.message import from_transition
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.notify.silences import Silences
-from ldlm_monitor.text.lines import transition_line
-from ldlm_monitor.text.sanitize import plain
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from ldlm_monitor.text.format import duration
+from ldlm_monitor.base.text.format import duration
 
 JUMP_SECONDS = 1.0
 """Least seconds of a clock's step: NTP slews smaller errors (chrony: `makestep 1`)."""

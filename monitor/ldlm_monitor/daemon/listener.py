@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import TypeVar
 from urllib.parse import urlsplit
 
+from ldlm_monitor.base.errors import UsageError
+from ldlm_monitor.base.text.addresses import is_loopback
 from ldlm_monitor.config import Settings
-from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.serve import Gate, Server
 from ldlm_monitor.serve.access import HostNames
 from ldlm_monitor.serve.metrics import target, write_target
-from ldlm_monitor.text.addresses import is_loopback
 
 _T = TypeVar("_T")
 PORTS_TRIED = 20

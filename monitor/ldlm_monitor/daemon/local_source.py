@@ -9,11 +9,9 @@ from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
 from typing import Any
 
-from ldlm_monitor.history.file_head import first_moment
-from ldlm_monitor.history.row_moments import row_moments
-from ldlm_monitor.model.chunk import Chunk, Origin
-from ldlm_monitor.model.errors import InputError, UsageError
-from ldlm_monitor.model.queries import (
+from ldlm_monitor.base.chunk import Chunk, Origin
+from ldlm_monitor.base.errors import InputError, UsageError
+from ldlm_monitor.base.queries import (
     MAX_LINES,
     MAX_POINTS,
     Level,
@@ -23,14 +21,16 @@ from ldlm_monitor.model.queries import (
     Withholding,
     part_of,
 )
-from ldlm_monitor.model.records import Sample
-from ldlm_monitor.model.snapshot import CurveView, Snapshot
+from ldlm_monitor.base.records import Sample
+from ldlm_monitor.base.snapshot import CurveView, Snapshot
+from ldlm_monitor.base.text.sanitize import redact
+from ldlm_monitor.history.file_head import first_moment
+from ldlm_monitor.history.row_moments import row_moments
 from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.parse.envelope import level_of, peel
 from ldlm_monitor.run.curve import CAPACITY, RunCurve
 from ldlm_monitor.source.log_parts import LogReader, RawLine, first_matching
-from ldlm_monitor.text.sanitize import redact
 
 SHOWN = 4000
 """Bytes of a record that a view gets. A choice: 20 screen rows; more hides others, less cuts."""

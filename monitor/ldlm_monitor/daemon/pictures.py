@@ -4,8 +4,8 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterable
 
+from ldlm_monitor.base.snapshot import InputView, Snapshot
 from ldlm_monitor.core.monitor import Monitor
-from ldlm_monitor.model.snapshot import InputView, Snapshot
 from ldlm_monitor.source.file_identity import FilePosition
 
 SNAPSHOT_SECONDS = 0.25  # the screen draws four times a second

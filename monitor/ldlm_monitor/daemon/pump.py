@@ -8,6 +8,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
+from ldlm_monitor.base.alert import Transition
+from ldlm_monitor.base.chunk import Chunk
+from ldlm_monitor.base.snapshot import Snapshot
 from ldlm_monitor.config import Settings
 from ldlm_monitor.core.assemble import assemble, rules_of
 from ldlm_monitor.core.self_metrics import NO_HOSTS, edge_points
@@ -19,9 +22,6 @@ from ldlm_monitor.daemon.reading_lag import LATE_SECONDS, ReadingLag
 from ldlm_monitor.daemon.restart import recall
 from ldlm_monitor.daemon.stall_probe import Probing
 from ldlm_monitor.daemon.turn_budget import TurnBudget
-from ldlm_monitor.model.alert import Transition
-from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.model.snapshot import Snapshot
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.parse.urgency import Urgency
 from ldlm_monitor.playback.recording import Recorder

@@ -5,11 +5,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ldlm_monitor.base.alert import Transition
+from ldlm_monitor.base.arrival import Arrival
+from ldlm_monitor.base.chunk import FileId
+from ldlm_monitor.base.text.format import byte_size
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.history.history_file import HistoryFile, JudgedBefore
-from ldlm_monitor.model.alert import Transition
-from ldlm_monitor.model.arrival import Arrival
-from ldlm_monitor.model.chunk import FileId
 from ldlm_monitor.parse.run_names import RunNames
 from ldlm_monitor.source.backlog import Backlog
 from ldlm_monitor.source.file_identity import FilePosition, Known
@@ -17,7 +18,6 @@ from ldlm_monitor.source.file_system import Disk
 from ldlm_monitor.source.notices import Journal
 from ldlm_monitor.state.read_log import ObservedRecords, file_key
 from ldlm_monitor.state.state_store import State, StateStore
-from ldlm_monitor.text.format import byte_size
 
 SKEW_SECONDS = 60.0
 """If the clock was set back by more seconds, the read log's times are not used: NTP steps less."""

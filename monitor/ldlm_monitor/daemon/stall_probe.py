@@ -12,10 +12,11 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TypeVar
 
+from ldlm_monitor.base.alert import Transition
+from ldlm_monitor.base.records import Event, Heartbeat, Record
+from ldlm_monitor.base.snapshot import HostView
+from ldlm_monitor.base.text.sanitize import plain
 from ldlm_monitor.core.monitor import Monitor
-from ldlm_monitor.model.alert import Transition
-from ldlm_monitor.model.records import Event, Heartbeat, Record
-from ldlm_monitor.model.snapshot import HostView
 from ldlm_monitor.playback.recording import Recorder
 from ldlm_monitor.probe import process
 from ldlm_monitor.probe.host import ENDED, HostProbe
@@ -24,7 +25,6 @@ from ldlm_monitor.run.endings import processes_of
 from ldlm_monitor.run.verdict import ProbeCandidate
 from ldlm_monitor.source.file_system import Worker
 from ldlm_monitor.state.read_log import ReadLog
-from ldlm_monitor.text.sanitize import plain
 
 LOOK_SECONDS = 5.0
 """Seconds for one look: two reads of each process a second apart, RAS (at most 3 s), stacks."""

@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable
 from types import FrameType
 
-from ldlm_monitor.model.errors import INTERRUPTED
+from ldlm_monitor.base.errors import INTERRUPTED
 
 RELOAD_SECONDS = 10.0
 """Seconds that an HTTP request waits for a reload: a turn takes less, unless a backlog is read."""

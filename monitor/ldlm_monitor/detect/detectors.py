@@ -5,6 +5,14 @@ from functools import cache
 from itertools import chain, pairwise
 from typing import TypeAlias
 
+from ldlm_monitor.base.names import DETECT_PREFIX
+from ldlm_monitor.base.points import (
+    BUSY_SECONDS,
+    Labels,
+    Measured,
+    Point,
+    make_labels,
+)
 from ldlm_monitor.detect.gradient import (
     GradientDetector,
     LossScaleDetector,
@@ -15,14 +23,6 @@ from ldlm_monitor.detect.loss_constant import ConstantDetector
 from ldlm_monitor.detect.loss_trend import LossDetector
 from ldlm_monitor.detect.throughput import RankDetector, ThroughputDetector
 from ldlm_monitor.detect.window import RecentValues, Values, finite, median, positive
-from ldlm_monitor.model.names import DETECT_PREFIX
-from ldlm_monitor.model.points import (
-    BUSY_SECONDS,
-    Labels,
-    Measured,
-    Point,
-    make_labels,
-)
 
 MEMORY_WINDOW = 400
 """Logged steps, 100 in each quarter. A choice: more find a leak later, fewer compare noise."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 
-from ldlm_monitor.model.chunk import Chunk, ClockMark
+from ldlm_monitor.base.chunk import Chunk, ClockMark
 
 PIECES_A_SECOND = 4
 """Distinct times for the bars of one second in logs of at most `FINE_SECONDS`. A choice: detectors

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from ldlm_monitor.model.chunk import form_of as frames_of
+from ldlm_monitor.base.chunk import form_of as frames_of
 from ldlm_monitor.parse import metric_of
 from ldlm_monitor.parse.run_names import RunNames
 from ldlm_monitor.parse.stamps import stamps

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TypeAlias
 
+from ldlm_monitor.base.arrival import Arrival
+from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.history.arrival_times import Timeline, at_once
 from ldlm_monitor.history.file_head import Form, form_of
 from ldlm_monitor.history.stretch import Stretch
-from ldlm_monitor.model.arrival import Arrival
-from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.source.backlog import Backlog
 from ldlm_monitor.source.file_identity import FilePosition
 from ldlm_monitor.source.file_system import Disk

@@ -13,10 +13,10 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
+from ldlm_monitor.base.chunk import Chunk, Origin
+from ldlm_monitor.base.records import Sample
 from ldlm_monitor.history.file_head import HEAD_BYTES, callback_header, facts_in, first_moment, part
 from ldlm_monitor.history.row_moments import row_moments
-from ldlm_monitor.model.chunk import Chunk, Origin
-from ldlm_monitor.model.records import Sample
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.parse.patterns import compile_pattern
 from ldlm_monitor.parse.run_names import launch_time

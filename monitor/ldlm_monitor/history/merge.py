@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
+from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.history.arrival_times import StepClock, Timeline, at_once, from_bars
 from ldlm_monitor.history.file_head import form_of, name_by_content
 from ldlm_monitor.history.history_file import HistoryFile, StreamFile
@@ -19,7 +20,6 @@ from ldlm_monitor.history.line_clock import between_lines, from_lines
 from ldlm_monitor.history.rotated_logs import JoinedStretch, logs_of
 from ldlm_monitor.history.row_moments import has_times
 from ldlm_monitor.history.stretch import Stretch, row_timeline
-from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.parse.run_names import RunNames
 from ldlm_monitor.source.backlog import Backlog
 from ldlm_monitor.source.file_system import DIRECT, Disk

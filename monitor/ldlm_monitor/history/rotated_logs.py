@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from ldlm_monitor.base.chunk import Chunk, rotated_from
+from ldlm_monitor.base.names import RUN_PREFIX
 from ldlm_monitor.history.arrival_times import Timeline
 from ldlm_monitor.history.history_file import HistoryFile
 from ldlm_monitor.history.stretch import LEAST_BLOCK, Stretch
-from ldlm_monitor.model.chunk import Chunk, rotated_from
-from ldlm_monitor.model.names import RUN_PREFIX
 
 _DATE_DIGITS = 8  # of a date, YYYYMMDD; a number is shorter
 

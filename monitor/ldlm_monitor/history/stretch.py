@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 
+from ldlm_monitor.base.chunk import Chunk, ClockMark
 from ldlm_monitor.history.arrival_times import StepClock, Timeline, from_rows, from_steps
 from ldlm_monitor.history.file_head import Form, form_of
 from ldlm_monitor.history.line_clock import BEFORE_SECONDS, Place, with_ends
 from ldlm_monitor.history.row_moments import has_times, row_moments
-from ldlm_monitor.model.chunk import Chunk, ClockMark
 from ldlm_monitor.parse import METRIC_TIME, clock_marks, frame_times
 from ldlm_monitor.parse.blocks import BLOCK_SECONDS
 from ldlm_monitor.parse.jsonl import EARLIEST, LATEST

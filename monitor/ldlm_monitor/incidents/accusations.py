@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from ldlm_monitor.base.text.format import names_of
 from ldlm_monitor.incidents.clues import Clue, Tier, named_ranks, rank_in, ranks_in
 from ldlm_monitor.incidents.communication import Collective
 from ldlm_monitor.incidents.folded_evidence import Evidence
 from ldlm_monitor.incidents.roster import RootCause, RunFacts, by_sources
-from ldlm_monitor.text.format import names_of
 
 _FEW: Final = 8
 """At most one rank in 8 is accused by a sign that all ranks show in a common hang. With 8, one rank

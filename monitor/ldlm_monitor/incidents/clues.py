@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
-from ldlm_monitor.model.records import Event, FieldValue, Position
+from ldlm_monitor.base.records import Event, FieldValue, Position
 
 MAX_MESSAGE: Final = 500  # characters. A choice: an incident's 2048 messages take 1 MB, no more
 MAX_RANKS: Final = 65536

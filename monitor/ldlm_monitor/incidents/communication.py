@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from ldlm_monitor.base.incident_view import Confidence
+from ldlm_monitor.base.text.format import names_of
 from ldlm_monitor.incidents.clues import MAX_RANKS, Clue, Tier
 from ldlm_monitor.incidents.folded_evidence import Evidence
 from ldlm_monitor.incidents.roster import RootCause, RunFacts
-from ldlm_monitor.model.incident_view import Confidence
-from ldlm_monitor.text.format import names_of
 
 _DEFAULT_GROUPS = ("", "0")  # torch's id of the default process group; older versions log none
 

@@ -11,15 +11,15 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from ldlm_monitor.model.incident_view import (
+from ldlm_monitor.base.incident_view import (
     Confidence,
     DecisionView,
     DecisionWord,
     IncidentView,
     View,
 )
-from ldlm_monitor.model.records import Position
-from ldlm_monitor.text.yaml_loader import packaged_yaml
+from ldlm_monitor.base.records import Position
+from ldlm_monitor.base.text.yaml_loader import packaged_yaml
 
 Numbers = Literal["finite", "never", "lasting", "passed", "gradient"]
 """A run's loss: always a number; never one; none any more; one again; only its gradient is none."""

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from string import digits
 from typing import Final
 
+from ldlm_monitor.base.incident_view import ClaimView
+from ldlm_monitor.base.records import Event
 from ldlm_monitor.incidents.clues import (
     MAX_MESSAGE,
     SERIOUS,
@@ -22,8 +24,6 @@ from ldlm_monitor.incidents.clues import (
     whole,
 )
 from ldlm_monitor.incidents.roster import Death, Roster, death_of
-from ldlm_monitor.model.incident_view import ClaimView
-from ldlm_monitor.model.records import Event
 
 # Bounds of memory against a flood of lines. Each is a choice: more costs memory, less loses lines.
 MAX_FOLDS: Final = 256  # different messages of an incident: real failures have fewer

@@ -11,15 +11,15 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from ldlm_monitor.base.alert import Transition
+from ldlm_monitor.base.incident_view import IncidentView
+from ldlm_monitor.base.names import ENDED_STATES
+from ldlm_monitor.base.records import Event
+from ldlm_monitor.base.snapshot import ReasonView
 from ldlm_monitor.incidents.clues import Clue, Tier, clue_of, fails
 from ldlm_monitor.incidents.incident import OPENERS, PROBED, Answer, Incident, alert_clue, is_early
 from ldlm_monitor.incidents.outside_causes import BEFORE_SECONDS
 from ldlm_monitor.incidents.roster import RunFacts
-from ldlm_monitor.model.alert import Transition
-from ldlm_monitor.model.incident_view import IncidentView
-from ldlm_monitor.model.names import ENDED_STATES
-from ldlm_monitor.model.records import Event
-from ldlm_monitor.model.snapshot import ReasonView
 
 QUIET_SECONDS: Final = 1260.0
 """Events this long after an incident's last one are of another failure. Twice torch's longest

@@ -3,16 +3,16 @@
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from ldlm_monitor.base.alert import Transition
+from ldlm_monitor.base.incident_view import IncidentView
+from ldlm_monitor.base.names import severity_rank
+from ldlm_monitor.base.records import Event, Position
+from ldlm_monitor.base.snapshot import ReasonView
 from ldlm_monitor.incidents import incident_parts
 from ldlm_monitor.incidents.clues import FAILING, MAX_MESSAGE, Clue, Tier, clue_of, rank_in, tier_of
 from ldlm_monitor.incidents.folded_evidence import Evidence
 from ldlm_monitor.incidents.root_cause import Judgement, judge
 from ldlm_monitor.incidents.roster import RunFacts
-from ldlm_monitor.model.alert import Transition
-from ldlm_monitor.model.incident_view import IncidentView
-from ldlm_monitor.model.names import severity_rank
-from ldlm_monitor.model.records import Event, Position
-from ldlm_monitor.model.snapshot import ReasonView
 
 OPENERS: Final = {
     "TrainingStalled": "hang_no_progress",

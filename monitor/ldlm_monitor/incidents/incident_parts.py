@@ -5,15 +5,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Final, TypeAlias
 
+from ldlm_monitor.base.incident_view import CollectiveView, ExcerptView, RootView, SymptomView
+from ldlm_monitor.base.text.format import compressed, counted, mesh_text, names_of
+from ldlm_monitor.base.text.sanitize import shorten
+from ldlm_monitor.base.text.yaml_loader import packaged_yaml
 from ldlm_monitor.incidents.clues import TIMEOUTS, Clue, Tier
 from ldlm_monitor.incidents.communication import Collective
 from ldlm_monitor.incidents.folded_evidence import Evidence, Fold
 from ldlm_monitor.incidents.root_cause import Judgement
 from ldlm_monitor.incidents.roster import RootCause
-from ldlm_monitor.model.incident_view import CollectiveView, ExcerptView, RootView, SymptomView
-from ldlm_monitor.text.format import compressed, counted, mesh_text, names_of
-from ldlm_monitor.text.sanitize import shorten
-from ldlm_monitor.text.yaml_loader import packaged_yaml
 
 SYMPTOMS: Final = 40  # symptoms in a view. A choice: as many as a screen shows; more hide the cause
 EXCERPT: Final = 6  # lines of an excerpt. A choice: more do not fit on a screen with the incident

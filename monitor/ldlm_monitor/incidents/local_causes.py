@@ -4,6 +4,8 @@ import signal
 from dataclasses import replace
 from typing import Final
 
+from ldlm_monitor.base.incident_view import Confidence
+from ldlm_monitor.base.text.format import names_of
 from ldlm_monitor.incidents.clues import Clue, Tier, rank_in
 from ldlm_monitor.incidents.folded_evidence import NONFINITE, Evidence, Fold
 from ldlm_monitor.incidents.outside_causes import (
@@ -15,8 +17,6 @@ from ldlm_monitor.incidents.outside_causes import (
     own_exits,
 )
 from ldlm_monitor.incidents.roster import EXITS_BY_SIGNAL, RootCause, RunFacts, by_sources
-from ldlm_monitor.model.incident_view import Confidence
-from ldlm_monitor.text.format import names_of
 
 _TOGETHER_SECONDS: Final = 2.0
 """The order of errors this close is undecided. A choice: buffers and clocks differ by less."""

@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from ldlm_monitor.base.incident_view import Confidence
+from ldlm_monitor.base.text.format import compressed, names_of, signal_name
 from ldlm_monitor.incidents.clues import TIMEOUTS, Clue, Tier, tier_of
 from ldlm_monitor.incidents.folded_evidence import Evidence
 from ldlm_monitor.incidents.roster import RootCause, RunFacts, by_sources, death_of
-from ldlm_monitor.model.incident_view import Confidence
-from ldlm_monitor.text.format import compressed, names_of, signal_name
 
 BEFORE_SECONDS: Final = 300.0
 """A machine's fault at most this long before a hang can be its cause. A choice above 120 s, after

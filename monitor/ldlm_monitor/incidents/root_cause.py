@@ -3,6 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import Final
 
+from ldlm_monitor.base.incident_view import ClaimView
+from ldlm_monitor.base.text.format import compressed, names_of
 from ldlm_monitor.incidents.accusations import accused
 from ldlm_monitor.incidents.clues import Clue, Tier
 from ldlm_monitor.incidents.communication import (
@@ -18,8 +20,6 @@ from ldlm_monitor.incidents.folded_evidence import NONFINITE, Evidence, Fold
 from ldlm_monitor.incidents.local_causes import first_failure
 from ldlm_monitor.incidents.outside_causes import exit_text, external, hardware
 from ldlm_monitor.incidents.roster import RankFacts, RootCause, RunFacts
-from ldlm_monitor.model.incident_view import ClaimView
-from ldlm_monitor.text.format import compressed, names_of
 
 # Kinds that follow from most causes: other kinds are shown before them if no cause is found.
 _LEAST_SPECIFIC: Final = ("elastic_failure_table", "elastic_sigterm_peer", "nccl_watchdog_teardown")

@@ -8,8 +8,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
 
+from ldlm_monitor.base.incident_view import Confidence
 from ldlm_monitor.incidents.clues import Clue, Tier, rank_in, whole
-from ldlm_monitor.model.incident_view import Confidence
 
 
 @dataclass(frozen=True, slots=True)

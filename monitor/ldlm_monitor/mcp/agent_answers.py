@@ -8,11 +8,11 @@ from bisect import bisect_right
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from ldlm_monitor.base.errors import InputError
+from ldlm_monitor.base.queries import MAX_POINTS, LogQuery, Source, visible
+from ldlm_monitor.base.snapshot import CurveView, RunView
+from ldlm_monitor.base.text.sanitize import plain, redact
 from ldlm_monitor.mcp import cited_facts
-from ldlm_monitor.model.errors import InputError
-from ldlm_monitor.model.queries import MAX_POINTS, LogQuery, Source, visible
-from ldlm_monitor.model.snapshot import CurveView, RunView
-from ldlm_monitor.text.sanitize import plain, redact
 
 MOST_LINES = 20  # of a log, before and after the place
 

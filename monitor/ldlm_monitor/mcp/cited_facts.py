@@ -7,11 +7,11 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from ldlm_monitor.model.alert import Transition
-from ldlm_monitor.model.incident_view import IncidentView
-from ldlm_monitor.model.records import Event, Position
-from ldlm_monitor.model.snapshot import AlertView, CurveView
-from ldlm_monitor.text.sanitize import jsonable, plain
+from ldlm_monitor.base.alert import Transition
+from ldlm_monitor.base.incident_view import IncidentView
+from ldlm_monitor.base.records import Event, Position
+from ldlm_monitor.base.snapshot import AlertView, CurveView
+from ldlm_monitor.base.text.sanitize import jsonable, plain
 
 MOST = 20
 """Items of a list in one answer. A choice: what an agent reads costs; it asks on for more."""

@@ -10,9 +10,9 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from ldlm_monitor import __version__
+from ldlm_monitor.base.errors import ConfigError, UsageError
+from ldlm_monitor.base.text.sanitize import plain
 from ldlm_monitor.mcp.agent_answers import Tools
-from ldlm_monitor.model.errors import ConfigError, UsageError
-from ldlm_monitor.text.sanitize import plain
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import re2
 
-from ldlm_monitor.model.errors import ConfigError, DeliveryError
+from ldlm_monitor.base.errors import ConfigError, DeliveryError
+from ldlm_monitor.base.text.sanitize import shorten
 from ldlm_monitor.notify.content import Content, news_of
 from ldlm_monitor.notify.message import Message, Notification, Receipt, weight
-from ldlm_monitor.text.sanitize import shorten
 
 if TYPE_CHECKING:
     from apprise import Apprise, NotifyType

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from ldlm_monitor.base.text.format import compressed, duration, utc
+from ldlm_monitor.base.text.sanitize import shorten
 from ldlm_monitor.notify.message import FLAPPING, Message, Notification, Story, clean, weight
-from ldlm_monitor.text.format import compressed, duration, utc
-from ldlm_monitor.text.sanitize import shorten
 
 ALERTS_SHOWN: Final = 15
 """Kinds of alerts that a message lists: as many as a phone's screen shows. Others are counted."""

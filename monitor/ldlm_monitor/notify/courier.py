@@ -7,11 +7,11 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
-from ldlm_monitor.model.errors import DeliveryError
+from ldlm_monitor.base.errors import DeliveryError
+from ldlm_monitor.base.text.sanitize import plain
 from ldlm_monitor.notify.group_messages import Pending
 from ldlm_monitor.notify.message import Message, Receipt
 from ldlm_monitor.notify.outbox import Outbox
-from ldlm_monitor.text.sanitize import plain
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
-from ldlm_monitor.model.names import severity_rank
+from ldlm_monitor.base.names import severity_rank
 from ldlm_monitor.notify.deliveries import UNSURE, Holds, mark_in_flight, settle
 from ldlm_monitor.notify.groups import DIGEST, INCIDENT, WAITS, flaps, interval_seconds
 from ldlm_monitor.notify.message import Message, Notification, Step, Story, from_json, to_json

@@ -10,9 +10,9 @@ from typing import Final
 from urllib.parse import urlsplit
 from urllib.request import HTTPErrorProcessor, ProxyHandler, Request, build_opener
 
-from ldlm_monitor.model.errors import ConfigError, DeliveryError
-from ldlm_monitor.text.addresses import is_loopback
-from ldlm_monitor.text.sanitize import plain
+from ldlm_monitor.base.errors import ConfigError, DeliveryError
+from ldlm_monitor.base.text.addresses import is_loopback
+from ldlm_monitor.base.text.sanitize import plain
 
 PERMANENT: Final = frozenset({400, 401, 403, 404, 405, 410, 413})
 """HTTP statuses that the same request would get again: it is wrong, refused or without a target."""

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from ldlm_monitor.model.incident_view import IncidentView
-from ldlm_monitor.model.names import ALERTS, severity_rank
+from ldlm_monitor.base.incident_view import IncidentView
+from ldlm_monitor.base.names import ALERTS, severity_rank
 from ldlm_monitor.notify.message import MAX_LABEL, Notification, fit, page_of, story_of
 from ldlm_monitor.notify.outbox import Outbox
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import Final, TypeAlias
 
-from ldlm_monitor.model.snapshot import CurveView
+from ldlm_monitor.base.snapshot import CurveView
+from ldlm_monitor.base.text.sanitize import plain
 from ldlm_monitor.notify.message import Message
-from ldlm_monitor.text.sanitize import plain
 
 Curves: TypeAlias = Callable[[], Mapping[str, Mapping[str, CurveView]]]
 """Returns the current curves, by run and quantity."""

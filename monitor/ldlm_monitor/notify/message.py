@@ -7,10 +7,10 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar, cast
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from ldlm_monitor.model.alert import State, Transition
-from ldlm_monitor.model.incident_view import IncidentView
-from ldlm_monitor.model.names import severity_rank
-from ldlm_monitor.text.sanitize import redact, run_path, shorten
+from ldlm_monitor.base.alert import State, Transition
+from ldlm_monitor.base.incident_view import IncidentView
+from ldlm_monitor.base.names import severity_rank
+from ldlm_monitor.base.text.sanitize import redact, run_path, shorten
 
 MAX_TEXT = 4000
 """Characters kept of a log line, an annotation and other long texts: more than Slack's longest text

@@ -24,16 +24,16 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from requests import Response, Session
 
 from ldlm_monitor import __version__
-from ldlm_monitor.model.errors import DeliveryError
-from ldlm_monitor.model.names import Metric
-from ldlm_monitor.model.points import Labels, Point
+from ldlm_monitor.base.errors import DeliveryError
+from ldlm_monitor.base.names import Metric
+from ldlm_monitor.base.points import Labels, Point
+from ldlm_monitor.base.text.sanitize import encodable, redact
 from ldlm_monitor.notify.courier import LOOK_SECONDS
 from ldlm_monitor.notify.http_client import PERMANENT
 from ldlm_monitor.notify.incident_log import LOGS
 from ldlm_monitor.notify.message import Message, Notification, Receipt
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.notify.states import StateSender
-from ldlm_monitor.text.sanitize import encodable, redact
 
 Families: TypeAlias = Callable[[], Iterable[tuple[Metric, Iterable[Point]]]]
 _Data: TypeAlias = sdk.Gauge | sdk.Histogram | sdk.Sum

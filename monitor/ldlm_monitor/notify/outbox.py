@@ -11,9 +11,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from ldlm_monitor.model.errors import DeliveryError
-from ldlm_monitor.model.histogram import Histogram
-from ldlm_monitor.model.incident_view import IncidentView
+from ldlm_monitor.base.errors import DeliveryError
+from ldlm_monitor.base.histogram import Histogram
+from ldlm_monitor.base.incident_view import IncidentView
 from ldlm_monitor.notify import deliveries, group_messages, groups
 from ldlm_monitor.notify.deliveries import Holds, Outcome
 from ldlm_monitor.notify.group_messages import Pending

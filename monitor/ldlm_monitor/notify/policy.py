@@ -14,9 +14,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BeforeValidator, Field
 
-from ldlm_monitor.model.alert import LabelMatcher, parse_matcher
-from ldlm_monitor.model.names import Severity, severity_rank
-from ldlm_monitor.model.setting_types import (
+from ldlm_monitor.base.alert import LabelMatcher, parse_matcher
+from ldlm_monitor.base.names import Severity, severity_rank
+from ldlm_monitor.base.setting_types import (
     Seconds,
     SecondsFromZero,
     Section,

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import Field, SecretStr
 
-from ldlm_monitor.model.errors import ConfigError
-from ldlm_monitor.model.setting_types import (
+from ldlm_monitor.base.errors import ConfigError
+from ldlm_monitor.base.setting_types import (
     BaseUrl,
     SecretUrl,
     Section,

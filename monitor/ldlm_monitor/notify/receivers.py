@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from ldlm_monitor.model.errors import ConfigError
+from ldlm_monitor.base.errors import ConfigError
 from ldlm_monitor.notify.apprise import apprise_services
 from ldlm_monitor.notify.courier import Courier, Receiver, Sender
 from ldlm_monitor.notify.incident_log import LOGS, IncidentLog
@@ -23,7 +23,7 @@ from ldlm_monitor.notify.states import (
 from ldlm_monitor.notify.webhook import WebhookSender
 
 if TYPE_CHECKING:
-    from ldlm_monitor.model.snapshot import Snapshot
+    from ldlm_monitor.base.snapshot import Snapshot
     from ldlm_monitor.notify.loss_picture import Curves
     from ldlm_monitor.notify.otlp import Families, OtlpLogs
     from ldlm_monitor.notify.outbox import Outbox

@@ -22,12 +22,12 @@ from pydantic import (
     model_validator,
 )
 
-from ldlm_monitor.model.alert import MAX_NAME, LabelMatcher, Value
-from ldlm_monitor.model.errors import UsageError, first_problem
-from ldlm_monitor.model.snapshot import AlertView
+from ldlm_monitor.base.alert import MAX_NAME, LabelMatcher, Value
+from ldlm_monitor.base.errors import UsageError, first_problem
+from ldlm_monitor.base.snapshot import AlertView
+from ldlm_monitor.base.text.sanitize import redact
 from ldlm_monitor.notify.message import MAX_LABEL, Notification, fit
 from ldlm_monitor.state.database import Database
-from ldlm_monitor.text.sanitize import redact
 
 MAX_MATCHERS: Final = 20  # of a silence: a choice; usual ones have three, and each costs time
 MAX_LABELS: Final = 100  # of an acknowledgement: a choice; alerts have fewer, and each costs memory

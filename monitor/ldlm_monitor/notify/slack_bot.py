@@ -16,13 +16,13 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 from urllib.request import Request
 
-from ldlm_monitor.model.errors import ConfigError, DeliveryError
-from ldlm_monitor.model.names import severity_rank
+from ldlm_monitor.base.errors import ConfigError, DeliveryError
+from ldlm_monitor.base.names import severity_rank
+from ldlm_monitor.base.text.sanitize import plain
 from ldlm_monitor.notify.content import Content, news_of, whole_of
 from ldlm_monitor.notify.http_client import SHOWN, HttpAnswer, checked_url, deliver, post
 from ldlm_monitor.notify.message import Message, Receipt
 from ldlm_monitor.notify.slack_message import REFUSED_FORMS, as_code, drawn
-from ldlm_monitor.text.sanitize import plain
 
 API_URL = "https://slack.com/api/"  # as in Slack's documentation
 EVENT = "ldlm_monitor_alert"

@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import Any, Final, TypeAlias
 from urllib.request import Request
 
-from ldlm_monitor.model.errors import DeliveryError
+from ldlm_monitor.base.errors import DeliveryError
 from ldlm_monitor.notify.content import Content, news_of
 from ldlm_monitor.notify.http_client import HttpAnswer, check_accepted, checked_url, post
 from ldlm_monitor.notify.message import Message, Receipt

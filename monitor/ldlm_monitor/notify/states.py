@@ -20,14 +20,14 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 from urllib.request import Request
 
-from ldlm_monitor.model.errors import DeliveryError
-from ldlm_monitor.model.snapshot import AlertView, Snapshot
+from ldlm_monitor.base.errors import DeliveryError
+from ldlm_monitor.base.snapshot import AlertView, Snapshot
+from ldlm_monitor.base.text.format import iso
 from ldlm_monitor.notify.courier import AGAIN_SECONDS, Sender
 from ldlm_monitor.notify.deliveries import pause
 from ldlm_monitor.notify.http_client import deliver
 from ldlm_monitor.notify.message import fit, page_of
 from ldlm_monitor.notify.outbox import Outbox
-from ldlm_monitor.text.format import iso
 
 STILL_SECONDS: Final = 60.0
 """Seconds without a turn after which the pump, the thread that reads the logs, counts as stuck. A

@@ -15,9 +15,9 @@ from urllib.request import Request
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ldlm_monitor.model.alert import State
-from ldlm_monitor.model.errors import ConfigError
-from ldlm_monitor.model.records import Position
+from ldlm_monitor.base.alert import State
+from ldlm_monitor.base.errors import ConfigError
+from ldlm_monitor.base.records import Position
 from ldlm_monitor.notify.http_client import checked_url, deliver
 from ldlm_monitor.notify.message import Message, Notification, Receipt
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from ldlm_monitor.model.records import FieldValue, Record
+from ldlm_monitor.base.records import FieldValue, Record
 from ldlm_monitor.parse.bar_form import Meter, match_meter, read_item, read_items, split_meter
 from ldlm_monitor.parse.definitions import Bar
 from ldlm_monitor.parse.envelope import Envelope, peel

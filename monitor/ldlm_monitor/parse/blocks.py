@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
-from ldlm_monitor.model.records import Record
+from ldlm_monitor.base.records import Record
 from ldlm_monitor.parse.event_rules import EventRule, RecordPlace, text_of
 from ldlm_monitor.parse.line_rules import LineRule
 from ldlm_monitor.parse.patterns import Pattern, PatternMatch, certain, compile_pattern

@@ -13,8 +13,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from ldlm_monitor.model.chunk import Chunk, Origin
-from ldlm_monitor.model.records import Event, Record, Sample
+from ldlm_monitor.base.chunk import Chunk, Origin
+from ldlm_monitor.base.records import Event, Record, Sample
 from ldlm_monitor.parse.blocks import Blocks
 from ldlm_monitor.parse.definitions import Definitions, EventDefinition, EventExample, SampleExample
 from ldlm_monitor.parse.metric_like import MetricLike

@@ -13,11 +13,11 @@ from typing import Any, Literal, TypeAlias
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from ldlm_monitor.model.errors import FormatError, first_problem
-from ldlm_monitor.model.names import Severity
-from ldlm_monitor.model.records import Scalar
+from ldlm_monitor.base.errors import FormatError, first_problem
+from ldlm_monitor.base.names import Severity
+from ldlm_monitor.base.records import Scalar
+from ldlm_monitor.base.text.yaml_loader import YAML_LOADER
 from ldlm_monitor.parse.patterns import NumberSpec, check_groups
-from ldlm_monitor.text.yaml_loader import YAML_LOADER
 
 Role: TypeAlias = Literal["root", "evidence", "victim", "death", "context", "progress"]
 """What an event is in a failure: its possible cause (`root`), `evidence` for the cause, a

@@ -9,7 +9,7 @@ log is local to a process group. pdsh, Kubernetes, Ray and syslog name the node.
 
 from dataclasses import dataclass
 
-from ldlm_monitor.model.queries import Level
+from ldlm_monitor.base.queries import Level
 from ldlm_monitor.parse.jsonl import unix_time
 from ldlm_monitor.parse.patterns import Pattern, PatternMatch, compile_pattern
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 from typing import TypeAlias
 
-from ldlm_monitor.model.chunk import Chunk, Origin, frames
-from ldlm_monitor.model.records import MAX_COUNT, Record
+from ldlm_monitor.base.chunk import Chunk, Origin, frames
+from ldlm_monitor.base.records import MAX_COUNT, Record
 from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.jsonl import unix_time
 from ldlm_monitor.parse.numbers import Numbers

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from ldlm_monitor.model.chunk import Chunk, Origin
-from ldlm_monitor.model.names import Severity
-from ldlm_monitor.model.records import (
+from ldlm_monitor.base.chunk import Chunk, Origin
+from ldlm_monitor.base.names import Severity
+from ldlm_monitor.base.records import (
     Event,
     FieldValue,
     Position,
@@ -16,9 +16,9 @@ from ldlm_monitor.model.records import (
     Sample,
     SampleSource,
 )
+from ldlm_monitor.base.text.format import signal_name
 from ldlm_monitor.parse import definitions
 from ldlm_monitor.parse.patterns import Pattern, PatternMatch, number, quantity
-from ldlm_monitor.text.format import signal_name
 
 MAX_MESSAGE_BYTES = 4096
 """Bytes kept of a message. A choice: a Slack block shows 3000 characters, more swells the event."""

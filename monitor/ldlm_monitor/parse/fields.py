@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from ldlm_monitor.model.records import as_count
+from ldlm_monitor.base.records import as_count
 from ldlm_monitor.parse.numbers import Numbers
 from ldlm_monitor.parse.vocabulary import EPOCH_KEYS, EVALUATIONS, measure, plain
 

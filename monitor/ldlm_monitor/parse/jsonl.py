@@ -9,8 +9,8 @@ import math
 from datetime import datetime
 from typing import Any
 
-from ldlm_monitor.model.names import SEVERITIES, Severity
-from ldlm_monitor.model.records import (
+from ldlm_monitor.base.names import SEVERITIES, Severity
+from ldlm_monitor.base.records import (
     FieldValue,
     Heartbeat,
     Record,
@@ -19,6 +19,7 @@ from ldlm_monitor.model.records import (
     as_count,
     row_source,
 )
+from ldlm_monitor.base.text.sanitize import encodable
 from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.patterns import number
 from ldlm_monitor.parse.vocabulary import (
@@ -30,7 +31,6 @@ from ldlm_monitor.parse.vocabulary import (
     plain,
     put,
 )
-from ldlm_monitor.text.sanitize import encodable
 
 STEPS = (
     "step", "global_step", "iteration", "current_steps", "iter", "num_updates", "global_steps",

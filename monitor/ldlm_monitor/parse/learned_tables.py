@@ -7,7 +7,7 @@ indented lines with a name and a value each. A listing is read as one line of al
 
 from collections.abc import Callable, Sequence
 
-from ldlm_monitor.model.records import Record
+from ldlm_monitor.base.records import Record
 from ldlm_monitor.parse.blocks import MAX_ROWS, Block, BlockOpening
 from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.fields import Fields

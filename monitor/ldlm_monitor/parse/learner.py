@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ldlm_monitor.model.records import Sample
+from ldlm_monitor.base.records import Sample
 from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.fields import Fields
 from ldlm_monitor.parse.free_fields import (

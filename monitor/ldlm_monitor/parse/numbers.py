@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from ldlm_monitor.model.records import Sample, SampleSource, as_count
+from ldlm_monitor.base.records import Sample, SampleSource, as_count
 from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.vocabulary import EPOCH_KEYS, STEP_KEYS, plain, put
 

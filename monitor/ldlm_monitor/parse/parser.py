@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
-from ldlm_monitor.model.chunk import Chunk, ClockMark, Origin
-from ldlm_monitor.model.records import Position, Record, SampleBlock
+from ldlm_monitor.base.chunk import Chunk, ClockMark, Origin
+from ldlm_monitor.base.records import Position, Record, SampleBlock
 from ldlm_monitor.parse.blocks import Blocks
 from ldlm_monitor.parse.patterns import Pattern, compile_pattern, texts
 from ldlm_monitor.parse.structured_files import TableReader, is_rows, reader_of

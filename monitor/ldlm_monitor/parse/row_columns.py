@@ -21,7 +21,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from ldlm_monitor.model.records import SampleBlock, as_count
+from ldlm_monitor.base.records import SampleBlock, as_count
 from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.jsonl import EARLIEST, LATEST, STEPS, TIMES
 from ldlm_monitor.parse.vocabulary import MAX_KEY, is_known, measure

@@ -4,8 +4,8 @@ from itertools import accumulate, count
 from operator import add
 from typing import Any
 
-from ldlm_monitor.model.chunk import Chunk, Origin
-from ldlm_monitor.model.records import Record, SampleBlock
+from ldlm_monitor.base.chunk import Chunk, Origin
+from ldlm_monitor.base.records import Record, SampleBlock
 from ldlm_monitor.parse import jsonl
 from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.jsonl import BadRowError

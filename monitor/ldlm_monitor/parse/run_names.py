@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import PurePath
 
-from ldlm_monitor.model.chunk import Origin, rotated_from, uncompressed
-from ldlm_monitor.model.points import MAX_LABEL_LENGTH
-from ldlm_monitor.text.sanitize import visible
+from ldlm_monitor.base.chunk import Origin, rotated_from, uncompressed
+from ldlm_monitor.base.points import MAX_LABEL_LENGTH
+from ldlm_monitor.base.text.sanitize import visible
 
 SAME_LAUNCH_SECONDS = 120.0
 """Largest difference between the stamps of one launch: each node names its log when it starts. A

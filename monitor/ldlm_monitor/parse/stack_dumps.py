@@ -12,11 +12,11 @@ wide as the longest line.
 
 from typing import TypeAlias
 
-from ldlm_monitor.model.records import FieldValue, Record, Scalar
+from ldlm_monitor.base.records import FieldValue, Record, Scalar
+from ldlm_monitor.base.text.format import signal_name
 from ldlm_monitor.parse.blocks import BLANK, Block, BlockLine, BlockOpening, LineForm
 from ldlm_monitor.parse.event_rules import EventRule, earliest, text_of
 from ldlm_monitor.parse.patterns import compile_pattern
-from ldlm_monitor.text.format import signal_name
 
 Thread: TypeAlias = dict[str, Scalar | list[Scalar]]
 """`thread` (ID), `name`, `state` (py-spy), `gil` (if held), and `frames`, the innermost first."""

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from ldlm_monitor.model.chunk import Chunk, Origin, rotated_from
-from ldlm_monitor.model.records import Record
+from ldlm_monitor.base.chunk import Chunk, Origin, rotated_from
+from ldlm_monitor.base.records import Record
 from ldlm_monitor.parse import jsonl
 from ldlm_monitor.parse.event_file import EventFileReader
 from ldlm_monitor.parse.event_rules import RecordPlace

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from ldlm_monitor.model.chunk import Chunk, Origin
-from ldlm_monitor.model.names import RUN_PREFIX
-from ldlm_monitor.model.records import Position, Record, SampleBlock
+from ldlm_monitor.base.chunk import Chunk, Origin
+from ldlm_monitor.base.names import RUN_PREFIX
+from ldlm_monitor.base.records import Position, Record, SampleBlock
 from ldlm_monitor.parse.envelope import Envelope, peel
 from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.patterns import compile_pattern

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 
-from ldlm_monitor.model.chunk import Chunk, FileId, Origin
-from ldlm_monitor.model.records import Position, Record
+from ldlm_monitor.base.chunk import Chunk, FileId, Origin
+from ldlm_monitor.base.records import Position, Record
 from ldlm_monitor.parse import jsonl
 from ldlm_monitor.parse.bars import BarRecords
 from ldlm_monitor.parse.blocks import Block, BlockOpening, Blocks, EventRows, SampleRows

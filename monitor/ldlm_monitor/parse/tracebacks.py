@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from ldlm_monitor.model.records import FieldValue, Record
+from ldlm_monitor.base.records import FieldValue, Record
 from ldlm_monitor.parse.blocks import (
     BLANK,
     MAX_FOREIGN_LINES,

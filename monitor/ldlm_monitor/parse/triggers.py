@@ -21,7 +21,7 @@ from typing import Any, Literal, TypeAlias
 import hyperscan
 import re2
 
-from ldlm_monitor.model.errors import FormatError
+from ldlm_monitor.base.errors import FormatError
 from ldlm_monitor.parse import definitions
 from ldlm_monitor.parse.bars import TRIGGERS, BarRule, Bars
 from ldlm_monitor.parse.cache import cache_of, digest, packaged_definitions

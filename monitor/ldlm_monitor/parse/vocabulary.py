@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ldlm_monitor.model.names import CANONICAL_PREFIXES, CANONICAL_VALUES
+from ldlm_monitor.base.names import CANONICAL_PREFIXES, CANONICAL_VALUES
+from ldlm_monitor.base.text.yaml_loader import packaged_yaml
 from ldlm_monitor.parse.patterns import scaled
-from ldlm_monitor.text.yaml_loader import packaged_yaml
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from ldlm_monitor.model.records import FieldValue, Record, Sample, as_count
+from ldlm_monitor.base.records import FieldValue, Record, Sample, as_count
 from ldlm_monitor.parse import jsonl
 from ldlm_monitor.parse.event_file import FrameReader, fields_of
 from ldlm_monitor.parse.event_rules import RecordPlace

@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from ldlm_monitor.model.alert import Transition
-from ldlm_monitor.model.queries import Played, PlayerCommand
-from ldlm_monitor.model.snapshot import Snapshot
+from ldlm_monitor.base.alert import Transition
+from ldlm_monitor.base.queries import Played, PlayerCommand
+from ldlm_monitor.base.snapshot import Snapshot
 from ldlm_monitor.playback.timed_inputs import Piece, TimedInputs
 from ldlm_monitor.source.log_parts import LogReader
 

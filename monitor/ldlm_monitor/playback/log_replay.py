@@ -8,6 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
+from ldlm_monitor.base.alert import Transition
+from ldlm_monitor.base.chunk import Chunk
+from ldlm_monitor.base.errors import InputError
+from ldlm_monitor.base.snapshot import Snapshot
 from ldlm_monitor.core.assemble import MonitorSettings, assemble
 from ldlm_monitor.history.file_head import callback_run
 from ldlm_monitor.history.kinship import kin
@@ -19,10 +23,6 @@ from ldlm_monitor.history.merge import (
     place_stream,
 )
 from ldlm_monitor.history.strangers import Apart, notices_of, set_apart
-from ldlm_monitor.model.alert import Transition
-from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.model.errors import InputError
-from ldlm_monitor.model.snapshot import Snapshot
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.parse.run_names import RunNames, launch_time
 from ldlm_monitor.source.companions import Surroundings

@@ -19,10 +19,10 @@ from typing import Any, BinaryIO, TypeAlias
 
 import msgspec
 
-from ldlm_monitor.model.chunk import Chunk, FileId, Form
-from ldlm_monitor.model.errors import InputError, UsageError
-from ldlm_monitor.model.records import Record, from_json, to_json
-from ldlm_monitor.text.sanitize import encodable, plain
+from ldlm_monitor.base.chunk import Chunk, FileId, Form
+from ldlm_monitor.base.errors import InputError, UsageError
+from ldlm_monitor.base.records import Record, from_json, to_json
+from ldlm_monitor.base.text.sanitize import encodable, plain
 
 FORMAT = "ldlm-recording/1"
 """The file's mark in its first line; the number rises with an incompatible change."""

@@ -7,13 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from ldlm_monitor.base.alert import Transition
+from ldlm_monitor.base.chunk import Chunk
+from ldlm_monitor.base.errors import InputError
 from ldlm_monitor.core.assemble import MonitorSettings, assemble
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.history.merge import History
 from ldlm_monitor.history.stretch import nominal
-from ldlm_monitor.model.alert import Transition
-from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.playback.log_replay import Replay, ReplaySettings
 from ldlm_monitor.playback.recording import Begun, Entry, Fed, Finished, Observed, Passed, entries
 from ldlm_monitor.source.log_parts import LogReader

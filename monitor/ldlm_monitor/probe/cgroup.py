@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ldlm_monitor.model.records import Event
+from ldlm_monitor.base.records import Event
 from ldlm_monitor.probe import host_events
 from ldlm_monitor.probe.process import read_text
 from ldlm_monitor.run.verdict import ProbeCandidate

@@ -17,11 +17,11 @@ from typing import TypeVar
 
 import msgspec
 
-from ldlm_monitor.model.records import Event
+from ldlm_monitor.base.records import Event
+from ldlm_monitor.base.text.format import names_of
 from ldlm_monitor.probe import flight_recorder, heartbeat, host_events, stacks
 from ldlm_monitor.probe.flight_recorder import CollectiveEntry, Dump
 from ldlm_monitor.run.verdict import ProbeCandidate
-from ldlm_monitor.text.format import names_of
 
 T = TypeVar("T")
 

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import msgspec
 
+from ldlm_monitor.base.text.sanitize import encodable
 from ldlm_monitor.probe.plain_pickle import MAX_BYTES, PlainPickleError, load
 from ldlm_monitor.probe.process import open_regular
-from ldlm_monitor.text.sanitize import encodable
 
 PREFIX_VARIABLES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")  # torch's
 _DEFAULTS = (

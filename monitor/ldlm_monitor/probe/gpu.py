@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ldlm_monitor.model.snapshot import GpuView
+from ldlm_monitor.base.snapshot import GpuView
 
 SECONDS = 2.0
 """Seconds for one answer: a choice. The first, with Python's and NVML's start, takes one."""

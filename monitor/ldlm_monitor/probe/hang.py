@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from ldlm_monitor.model.records import Event, Heartbeat, Scalar
+from ldlm_monitor.base.records import Event, Heartbeat, Scalar
 from ldlm_monitor.probe import host_events
 from ldlm_monitor.probe.heartbeat import Page, is_process, pages
 from ldlm_monitor.probe.stacks import StackFrame, Stacks, ask, may_ask

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ldlm_callback.rank import BEAT, BEAT_AT, IDENTITY, MAGIC, SIZE, pid_namespace
-from ldlm_monitor.model.records import Heartbeat, Position
+from ldlm_monitor.base.records import Heartbeat, Position
 from ldlm_monitor.probe import process
 
 PREFIX = "heartbeat_rank"  # of the callback's file names

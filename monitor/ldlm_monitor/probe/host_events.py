@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from ldlm_monitor.model.names import Severity
-from ldlm_monitor.model.records import Event, FieldValue, Scalar
+from ldlm_monitor.base.names import Severity
+from ldlm_monitor.base.records import Event, FieldValue, Scalar
 from ldlm_monitor.probe.process import TICKS, Scan, link
 from ldlm_monitor.run.verdict import RELAY_CORES, ProbeCandidate
 from ldlm_monitor.source.file_system import read_mounts

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from ldlm_monitor.model.snapshot import DiskView, GpuView, HostView, ProcessView
+from ldlm_monitor.base.snapshot import DiskView, GpuView, HostView, ProcessView
 from ldlm_monitor.probe import process
 from ldlm_monitor.probe.gpu import GpuReader
 from ldlm_monitor.probe.process import Family, Scan

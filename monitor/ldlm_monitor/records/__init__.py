@@ -1,7 +1,7 @@
 """The typed records, under their public name (contract, section 7)."""
 
-from ldlm_monitor.model.names import Severity
-from ldlm_monitor.model.records import (
+from ldlm_monitor.base.names import Severity
+from ldlm_monitor.base.records import (
     Event,
     Heartbeat,
     Position,

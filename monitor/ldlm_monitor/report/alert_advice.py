@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from ldlm_monitor.model.names import SEVERITIES, severity_rank
-from ldlm_monitor.model.snapshot import AlertView, Snapshot
-from ldlm_monitor.text.yaml_loader import packaged_yaml
+from ldlm_monitor.base.names import SEVERITIES, severity_rank
+from ldlm_monitor.base.snapshot import AlertView, Snapshot
+from ldlm_monitor.base.text.yaml_loader import packaged_yaml
 
 _LAUNCHED = "MM-LDLM"  # the framework whose launch script has its own names for settings
 

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from ldlm_monitor.base.goodput import Goodput
+from ldlm_monitor.base.incident_view import IncidentView
+from ldlm_monitor.base.records import Position
+from ldlm_monitor.base.snapshot import AlertView, MonitorView, Statistics
+from ldlm_monitor.base.text.format import byte_size, counted, duration, number, utc
+from ldlm_monitor.base.text.sanitize import summary_of
 from ldlm_monitor.core.run_health import decided_on, what_now
-from ldlm_monitor.model.goodput import Goodput
-from ldlm_monitor.model.incident_view import IncidentView
-from ldlm_monitor.model.records import Position
-from ldlm_monitor.model.snapshot import AlertView, MonitorView, Statistics
 from ldlm_monitor.report.document import Entry, Report, ReportRun
-from ldlm_monitor.text.format import byte_size, counted, duration, number, utc
-from ldlm_monitor.text.sanitize import summary_of
 
 NO_BREAK = "\u00a0"
 """A space between a name and its count, so that no line ends between them."""

@@ -8,16 +8,16 @@ from typing import Any, Literal
 from pydantic import Field
 
 from ldlm_monitor import __version__
+from ldlm_monitor.base.goodput import Goodput
+from ldlm_monitor.base.incident_view import IncidentView, View
+from ldlm_monitor.base.names import RATES, SEVERITIES
+from ldlm_monitor.base.points import make_labels
+from ldlm_monitor.base.records import Event, Position
+from ldlm_monitor.base.snapshot import AlertView, CurveView, Health, MonitorView, RunView, Snapshot
+from ldlm_monitor.base.text.format import counted, duration, number, utc
+from ldlm_monitor.base.text.sanitize import jsonable, plain, shorten, summary_of
 from ldlm_monitor.core.run_health import HEALTH, worst_health
-from ldlm_monitor.model.goodput import Goodput
-from ldlm_monitor.model.incident_view import IncidentView, View
-from ldlm_monitor.model.names import RATES, SEVERITIES
-from ldlm_monitor.model.points import make_labels
-from ldlm_monitor.model.records import Event, Position
-from ldlm_monitor.model.snapshot import AlertView, CurveView, Health, MonitorView, RunView, Snapshot
 from ldlm_monitor.report.alert_advice import firing, recommendations
-from ldlm_monitor.text.format import counted, duration, number, utc
-from ldlm_monitor.text.sanitize import jsonable, plain, shorten, summary_of
 
 TIMELINE = 200
 """Newest entries kept of a run's timeline: a choice; more fill screens, fewer drop some."""

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from html import escape
 
 from ldlm_monitor.analysis.charts import Figure, FigureMark, Line
-from ldlm_monitor.model.names import RATES
+from ldlm_monitor.base.names import RATES
+from ldlm_monitor.base.text.sanitize import plain
 from ldlm_monitor.report.document import Curve, ReportRun
-from ldlm_monitor.text.sanitize import plain
 
 GIB = 2.0**30  # bytes
 LINES = 5

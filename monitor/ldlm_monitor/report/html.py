@@ -14,7 +14,8 @@ from html import escape
 from importlib.resources import files
 
 from ldlm_monitor.analysis.charts import GUTTER, STYLE, svg
-from ldlm_monitor.model.goodput import Goodput
+from ldlm_monitor.base.goodput import Goodput
+from ldlm_monitor.base.text.format import counted, utc
 from ldlm_monitor.report.contents import (
     Block,
     Item,
@@ -29,7 +30,6 @@ from ldlm_monitor.report.contents import (
 )
 from ldlm_monitor.report.document import Report, ReportRun
 from ldlm_monitor.report.figures import figures, plotted
-from ldlm_monitor.text.format import counted, utc
 
 _URGENT = ("Incidents", "Firing")
 """Sections that are always open, as they are the evidence; all others open by a click or key."""

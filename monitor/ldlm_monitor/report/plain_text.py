@@ -4,7 +4,9 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
-from ldlm_monitor.model.snapshot import MonitorView, Snapshot
+from ldlm_monitor.base.snapshot import MonitorView, Snapshot
+from ldlm_monitor.base.text.format import byte_size, counted, utc
+from ldlm_monitor.base.text.sanitize import shorten, shorten_path
 from ldlm_monitor.report.contents import (
     NO_BREAK,
     Block,
@@ -19,8 +21,6 @@ from ldlm_monitor.report.contents import (
     unread,
 )
 from ldlm_monitor.report.document import Report, ReportRun, report
-from ldlm_monitor.text.format import byte_size, counted, utc
-from ldlm_monitor.text.sanitize import shorten, shorten_path
 
 WIDTH = 80
 """Columns of a line: the default of terminals, and usual in mail."""

@@ -4,9 +4,9 @@ import math
 from collections.abc import Sequence
 from itertools import accumulate
 
-from ldlm_monitor.model.goodput import Goodput
-from ldlm_monitor.model.points import Labels, Point, make_labels
-from ldlm_monitor.model.records import Event, Sample, SampleBlock
+from ldlm_monitor.base.goodput import Goodput
+from ldlm_monitor.base.points import Labels, Point, make_labels
+from ldlm_monitor.base.records import Event, Sample, SampleBlock
 from ldlm_monitor.run.quantity import ValueSource
 from ldlm_monitor.run.time_account import TimeAccount
 

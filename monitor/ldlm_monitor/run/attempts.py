@@ -4,7 +4,7 @@ A launch that failed and the next one in the same log are two attempts; so are a
 restarts. Causes, steps and ends belong to an attempt.
 """
 
-from ldlm_monitor.model.records import Event, Record, Sample
+from ldlm_monitor.base.records import Event, Record, Sample
 from ldlm_monitor.run.endings import VICTIM_SECONDS, is_fatal
 
 LEAST_FALL = 0.01

@@ -4,9 +4,9 @@ import math
 from array import array
 from collections.abc import Sequence
 
-from ldlm_monitor.model.names import CANONICAL_PREFIXES
-from ldlm_monitor.model.records import Sample, SampleBlock
-from ldlm_monitor.model.snapshot import CurveView
+from ldlm_monitor.base.names import CANONICAL_PREFIXES
+from ldlm_monitor.base.records import Sample, SampleBlock
+from ldlm_monitor.base.snapshot import CurveView
 
 CAPACITY = 512
 """Most buckets of a curve. A choice: two for each of a screen's 256 columns; more only cost memory.

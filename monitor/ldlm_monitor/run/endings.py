@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from ldlm_monitor.model.names import ENDED_STATES
-from ldlm_monitor.model.records import Event, Scalar
+from ldlm_monitor.base.names import ENDED_STATES
+from ldlm_monitor.base.records import Event, Scalar
 from ldlm_monitor.run.pace import LATE
 
 # The sets hold kinds of events, as `parse/data/events` defines them.

@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterator, Mapping
 from heapq import heappop, heappush
 
-from ldlm_monitor.model.points import Point
-from ldlm_monitor.model.records import Record
+from ldlm_monitor.base.points import Point
+from ldlm_monitor.base.records import Record
 from ldlm_monitor.run.stall import Stall
 from ldlm_monitor.run.training_run import TrainingRun
 from ldlm_monitor.run.verdict import ProbeCandidate

@@ -4,7 +4,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ldlm_monitor.model.records import FieldValue, Sample, SampleBlock
+from ldlm_monitor.base.records import FieldValue, Sample, SampleBlock
 
 LAST_STRIDE = 0.05
 """Largest share of the total between two logged steps for which a run counts as complete with less

@@ -5,8 +5,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from operator import sub
 
-from ldlm_monitor.model.names import ENDED_STATES
-from ldlm_monitor.model.records import Event, Heartbeat, Position, Sample, TimedRows
+from ldlm_monitor.base.names import ENDED_STATES
+from ldlm_monitor.base.records import Event, Heartbeat, Position, Sample, TimedRows
 from ldlm_monitor.run.attempts import LEFT, Attempts, is_new_failure
 from ldlm_monitor.run.endings import STRAY_SECONDS, EndingTracker
 from ldlm_monitor.run.goals import StepGoal

@@ -8,9 +8,9 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from ldlm_monitor.model.points import DERIVED_STEP_SECONDS, MEASURED, PACES, Labels, Point
-from ldlm_monitor.model.records import Event, Sample, SampleBlock, TimedRows
-from ldlm_monitor.model.snapshot import CurveView, GpuView, Statistics
+from ldlm_monitor.base.points import DERIVED_STEP_SECONDS, MEASURED, PACES, Labels, Point
+from ldlm_monitor.base.records import Event, Sample, SampleBlock, TimedRows
+from ldlm_monitor.base.snapshot import CurveView, GpuView, Statistics
 from ldlm_monitor.run.curve import RunCurve, is_charted
 from ldlm_monitor.run.quantity import (
     NonfiniteCounts,

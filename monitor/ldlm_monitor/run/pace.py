@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import cast
 
-from ldlm_monitor.model.records import Sample, TimedRows
+from ldlm_monitor.base.records import Sample, TimedRows
 from ldlm_monitor.run.stall import Phase, Stall
 
 WINDOW = 1000  # last gaps kept. A choice: more adapt slower, in fewer an outlier moves the limit

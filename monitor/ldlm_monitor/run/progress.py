@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TypeAlias
 
-from ldlm_monitor.model.names import LAST_EVENT, RESTARTS, created
-from ldlm_monitor.model.points import Labels, Point, make_labels
-from ldlm_monitor.model.records import Event, Heartbeat, Sample, SampleBlock, as_count
-from ldlm_monitor.model.snapshot import RankView
+from ldlm_monitor.base.names import LAST_EVENT, RESTARTS, created
+from ldlm_monitor.base.points import Labels, Point, make_labels
+from ldlm_monitor.base.records import Event, Heartbeat, Sample, SampleBlock, as_count
+from ldlm_monitor.base.snapshot import RankView
+from ldlm_monitor.base.text.format import mesh_text
 from ldlm_monitor.run.lifecycle import Lifecycle
 from ldlm_monitor.run.pace import StepDurations
 from ldlm_monitor.run.quantity import SourceLine, ValueSource, labels_of
-from ldlm_monitor.text.format import mesh_text
 
 PACE_STEPS = 50
 """Logged steps of the estimate of seconds per step. A choice: more make the ETA lag behind a new

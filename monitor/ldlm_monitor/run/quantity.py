@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
 
-from ldlm_monitor.model.names import DETECTED_IN, LAST_NONFINITE, created
-from ldlm_monitor.model.points import Labels, Point, make_labels
-from ldlm_monitor.model.records import Position, Sample, row_source
-from ldlm_monitor.model.snapshot import NonfiniteView
+from ldlm_monitor.base.names import DETECTED_IN, LAST_NONFINITE, created
+from ldlm_monitor.base.points import Labels, Point, make_labels
+from ldlm_monitor.base.records import Position, Sample, row_source
+from ldlm_monitor.base.snapshot import NonfiniteView
 from ldlm_monitor.run.curve import RunCurve
 
 

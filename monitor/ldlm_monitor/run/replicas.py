@@ -5,8 +5,8 @@ from dataclasses import replace
 from itertools import chain
 from typing import Final, TypeAlias
 
-from ldlm_monitor.model.records import Event
-from ldlm_monitor.text.format import compressed, counted
+from ldlm_monitor.base.records import Event
+from ldlm_monitor.base.text.format import compressed, counted
 
 CHECKSUM: Final = "replica_checksum"
 """Kind of the callback's events with a rank's checksums, by quantity in `checksums`."""

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
-from ldlm_monitor.model.setting_types import Seconds, Section, from_text, split_pairs
+from ldlm_monitor.base.setting_types import Seconds, Section, from_text, split_pairs
 
 Phase: TypeAlias = Literal["starting", "running", "evaluating", "checkpointing"]
 """The states of a run in which a pause can be a stall."""

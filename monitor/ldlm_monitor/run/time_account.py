@@ -13,7 +13,7 @@ from operator import sub
 from statistics import median
 from typing import Final, NamedTuple
 
-from ldlm_monitor.model.goodput import Goodput, Losses
+from ldlm_monitor.base.goodput import Goodput, Losses
 from ldlm_monitor.run.pace import COARSE_SECONDS, StepDurations
 
 PAUSE: Final = 3.0

@@ -4,12 +4,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ldlm_monitor.model.goodput import Goodput
-from ldlm_monitor.model.histogram import Histogram
-from ldlm_monitor.model.names import RESTARTS, RUN_STATES, STEP_DURATION
-from ldlm_monitor.model.points import DERIVED_STEP_SECONDS, Labels, Measured, Point, make_labels
-from ldlm_monitor.model.records import Event, Position, Record, Sample, SampleBlock, TimedRows
-from ldlm_monitor.model.snapshot import Health, RunView, VerdictView
+from ldlm_monitor.base.goodput import Goodput
+from ldlm_monitor.base.histogram import Histogram
+from ldlm_monitor.base.names import RESTARTS, RUN_STATES, STEP_DURATION
+from ldlm_monitor.base.points import DERIVED_STEP_SECONDS, Labels, Measured, Point, make_labels
+from ldlm_monitor.base.records import Event, Position, Record, Sample, SampleBlock, TimedRows
+from ldlm_monitor.base.snapshot import Health, RunView, VerdictView
 from ldlm_monitor.run.accounted_steps import AccountedSteps, goodput_points
 from ldlm_monitor.run.endings import is_by_person
 from ldlm_monitor.run.lifecycle import Lifecycle

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast
 
-from ldlm_monitor.model.records import Event, FieldValue, Position
-from ldlm_monitor.model.snapshot import VerdictView
+from ldlm_monitor.base.records import Event, FieldValue, Position
+from ldlm_monitor.base.snapshot import VerdictView
+from ldlm_monitor.base.text.format import signal_name
 from ldlm_monitor.run.endings import (
     ProcessLook,
     is_abort,
@@ -21,7 +22,6 @@ from ldlm_monitor.run.endings import (
     state_of_gone,
 )
 from ldlm_monitor.run.lifecycle import Lifecycle
-from ldlm_monitor.text.format import signal_name
 
 IDLE_CORES = 0.05
 """Used CPU cores below which a process is idle, a choice: the threads of watchdogs and heartbeats

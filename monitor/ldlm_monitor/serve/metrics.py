@@ -15,12 +15,12 @@ from prometheus_client import ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST
 
+from ldlm_monitor.base import names
+from ldlm_monitor.base.errors import UsageError
+from ldlm_monitor.base.histogram import Histogram
+from ldlm_monitor.base.points import Point
+from ldlm_monitor.base.snapshot import Snapshot
 from ldlm_monitor.core.self_metrics import core_points, edge_points
-from ldlm_monitor.model import names
-from ldlm_monitor.model.errors import UsageError
-from ldlm_monitor.model.histogram import Histogram
-from ldlm_monitor.model.points import Point
-from ldlm_monitor.model.snapshot import Snapshot
 from ldlm_monitor.serve.protobuf_format import ProtobufBody
 from ldlm_monitor.serve.text_formats import Body
 

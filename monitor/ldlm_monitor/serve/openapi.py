@@ -10,10 +10,10 @@ from pydantic_core.core_schema import FloatSchema
 from starlette.routing import Route
 
 from ldlm_monitor import __version__
-from ldlm_monitor.model.alert import Transition
-from ldlm_monitor.model.incident_view import View
-from ldlm_monitor.model.queries import LogQuery, LogSlice
-from ldlm_monitor.model.snapshot import CurveView, Snapshot
+from ldlm_monitor.base.alert import Transition
+from ldlm_monitor.base.incident_view import View
+from ldlm_monitor.base.queries import LogQuery, LogSlice
+from ldlm_monitor.base.snapshot import CurveView, Snapshot
 from ldlm_monitor.serve import pages
 from ldlm_monitor.serve.stream import RunEvent, SnapshotEvent
 

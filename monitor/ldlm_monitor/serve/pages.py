@@ -14,10 +14,10 @@ from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from starlette.exceptions import HTTPException
 
-from ldlm_monitor.model.errors import InputError, first_problem
-from ldlm_monitor.model.queries import MAX_POINTS, LogQuery, Natural, Source, visible
-from ldlm_monitor.model.snapshot import Snapshot
-from ldlm_monitor.text.sanitize import jsonable, plain, run_path
+from ldlm_monitor.base.errors import InputError, first_problem
+from ldlm_monitor.base.queries import MAX_POINTS, LogQuery, Natural, Source, visible
+from ldlm_monitor.base.snapshot import Snapshot
+from ldlm_monitor.base.text.sanitize import jsonable, plain, run_path
 
 RESOURCES = ("runs", "alerts", "incidents", "events")
 """Fields of the snapshot, each with an endpoint /api/v1/NAME."""

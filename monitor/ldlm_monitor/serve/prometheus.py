@@ -21,14 +21,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ldlm_monitor import __version__
-from ldlm_monitor.model import names
-from ldlm_monitor.model.errors import RuleError, UsageError
-from ldlm_monitor.model.points import Labels
+from ldlm_monitor.base import names
+from ldlm_monitor.base.errors import RuleError, UsageError
+from ldlm_monitor.base.points import Labels
+from ldlm_monitor.base.text.format import iso
+from ldlm_monitor.base.text.sanitize import jsonable
 from ldlm_monitor.serve.bounded_storage import QUERY_SECONDS, BoundedStorage, QueryBudget
 from ldlm_monitor.serve.prometheus_rules import active_alerts, groups
 from ldlm_monitor.serve.request_parameters import Parameters, QueryError
-from ldlm_monitor.text.format import iso
-from ldlm_monitor.text.sanitize import jsonable
 from ldlm_promrules.promql import Expression, parse
 from ldlm_promrules.promql.annotations import INFO, Notes
 from ldlm_promrules.promql.expression import settles_after

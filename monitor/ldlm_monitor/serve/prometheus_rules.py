@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ldlm_monitor.text.format import iso
+from ldlm_monitor.base.text.format import iso
 from ldlm_promrules.alerting import ActiveAlert, AlertRule
 from ldlm_promrules.promql import Expression
 from ldlm_promrules.promql.floats import decimal_text

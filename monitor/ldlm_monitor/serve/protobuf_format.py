@@ -9,10 +9,10 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 
-from ldlm_monitor.model.histogram import SCHEMA, ZERO_THRESHOLD, CountPoint
-from ldlm_monitor.model.names import Metric
-from ldlm_monitor.model.points import Labels, Point
-from ldlm_monitor.text.sanitize import encodable, visible
+from ldlm_monitor.base.histogram import SCHEMA, ZERO_THRESHOLD, CountPoint
+from ldlm_monitor.base.names import Metric
+from ldlm_monitor.base.points import Labels, Point
+from ldlm_monitor.base.text.sanitize import encodable, visible
 
 _TYPES = {"counter": 0, "gauge": 1, "histogram": 4}  # MetricType
 _MEMBERS = {"gauge": 2, "counter": 3}  # fields of Metric

@@ -16,8 +16,8 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ldlm_monitor.model.errors import UsageError
-from ldlm_monitor.model.queries import Source
+from ldlm_monitor.base.errors import UsageError
+from ldlm_monitor.base.queries import Source
 from ldlm_monitor.serve import openapi, pages, stream
 from ldlm_monitor.serve.access import (
     NOT_FROM_OTHER_SITES,

@@ -8,10 +8,10 @@ from typing import Any, Protocol, TypeAlias
 from pydantic import BaseModel
 from starlette.types import Receive, Scope, Send
 
-from ldlm_monitor.model.names import Metric
-from ldlm_monitor.model.points import Point
-from ldlm_monitor.model.queries import Source
-from ldlm_monitor.model.snapshot import AlertView, Snapshot
+from ldlm_monitor.base.names import Metric
+from ldlm_monitor.base.points import Point
+from ldlm_monitor.base.queries import Source
+from ldlm_monitor.base.snapshot import AlertView, Snapshot
 from ldlm_monitor.serve.access import HostNames
 from ldlm_monitor.serve.prometheus import Asking
 from ldlm_monitor.serve.web_config import Gate

@@ -11,10 +11,10 @@ import zlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import asdict
 
-from ldlm_monitor.model.alert import Transition
-from ldlm_monitor.model.incident_view import View
-from ldlm_monitor.model.snapshot import Health, Snapshot
-from ldlm_monitor.text.sanitize import jsonable
+from ldlm_monitor.base.alert import Transition
+from ldlm_monitor.base.incident_view import View
+from ldlm_monitor.base.snapshot import Health, Snapshot
+from ldlm_monitor.base.text.sanitize import jsonable
 
 MAX_STREAMS = 16
 """Clients at once: a choice, a quarter of the connections; the others are for requests."""

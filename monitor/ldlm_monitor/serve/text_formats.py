@@ -9,9 +9,9 @@ https://prometheus.io/docs/specs/om/open_metrics_spec/
 import math
 from collections.abc import Callable, Iterable
 
-from ldlm_monitor.model.names import Metric
-from ldlm_monitor.model.points import Labels, Point
-from ldlm_monitor.text.sanitize import encodable, visible
+from ldlm_monitor.base.names import Metric
+from ldlm_monitor.base.points import Labels, Point
+from ldlm_monitor.base.text.sanitize import encodable, visible
 from ldlm_promrules.golang import not_finite
 
 _ESCAPED = {ord("\\"): r"\\", ord('"'): r"\"", ord("\n"): r"\n"}

@@ -14,7 +14,7 @@ from typing import Any, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError, model_validator
 
-from ldlm_monitor.model.errors import ConfigError, first_problem
+from ldlm_monitor.base.errors import ConfigError, first_problem
 from ldlm_monitor.serve.access import Access
 from ldlm_monitor.state.secret_files import check_mode, secret_text
 

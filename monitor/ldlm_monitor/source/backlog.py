@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from ldlm_monitor.model.chunk import Chunk, FileId, form_of
+from ldlm_monitor.base.chunk import Chunk, FileId, form_of
 from ldlm_monitor.source.decoded_files import trouble
 from ldlm_monitor.source.file_identity import COPY_BYTES, FilePosition
 from ldlm_monitor.source.file_system import DIRECT, Disk, Key, likely_places

@@ -14,8 +14,8 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from ldlm_monitor.base.text.format import byte_size
 from ldlm_monitor.source.decoders import HEAD_BYTES, Form, form_of, is_begun
-from ldlm_monitor.text.format import byte_size
 
 PIECE_BYTES = 16 * 1024
 """Undecoded bytes of one step. A choice: longer ones lose more at damage, shorter are slower."""

@@ -20,7 +20,7 @@ from zlib import crc32
 
 from pydantic import Field
 
-from ldlm_monitor.model.chunk import FileId, rotated_from, uncompressed
+from ldlm_monitor.base.chunk import FileId, rotated_from, uncompressed
 from ldlm_monitor.source.decoded_files import is_decoded
 from ldlm_monitor.source.file_system import Disk, Key, key_of
 

@@ -9,7 +9,7 @@ from concurrent.futures import TimeoutError as LateError
 from operator import itemgetter
 from pathlib import Path
 
-from ldlm_monitor.model.chunk import Chunk
+from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.source.file_identity import FilePosition, Known
 from ldlm_monitor.source.file_system import Disk, Mount, Worker
 from ldlm_monitor.source.named_files import NamedFiles

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from ldlm_monitor.model.chunk import Chunk
+from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.source.decoded_files import pieces
 from ldlm_monitor.source.file_identity import FilePosition, Known
 from ldlm_monitor.source.file_system import (

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ldlm_monitor.model.chunk import rotated_from, uncompressed
-from ldlm_monitor.model.errors import InputError
+from ldlm_monitor.base.chunk import rotated_from, uncompressed
+from ldlm_monitor.base.errors import InputError
 from ldlm_monitor.source.file_system import DIRECT, Disk
 
 STANDARD_INPUT = "-"  # the argument, and the path in its chunks

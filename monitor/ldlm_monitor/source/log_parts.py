@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from ldlm_monitor.base.text.format import byte_size
 from ldlm_monitor.source.file_system import BLOCK_BYTES, DIRECT, Disk
 from ldlm_monitor.source.split import RECORD_BYTES, after_first_end
-from ldlm_monitor.text.format import byte_size
 
 START_BYTES = 1024 * 1024
 """Bytes of a big log's start that are read: a launch prints its configuration and world size well

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
-from ldlm_monitor.model.chunk import Chunk
+from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.source.backlog import find_again
 from ldlm_monitor.source.file_identity import FilePosition, Known
 from ldlm_monitor.source.file_system import Disk, Key, key_of

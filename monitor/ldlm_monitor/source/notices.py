@@ -3,8 +3,8 @@
 from collections import deque
 from dataclasses import dataclass, field
 
+from ldlm_monitor.base.text.format import duration
 from ldlm_monitor.source.file_system import Mount
-from ldlm_monitor.text.format import duration
 
 STALL_SECONDS = 5.0
 """A mount that has not answered for so long is reported: a busy NFS server answers within a

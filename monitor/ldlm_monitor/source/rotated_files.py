@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from ldlm_monitor.model.chunk import rotated_from, uncompressed
+from ldlm_monitor.base.chunk import rotated_from, uncompressed
 from ldlm_monitor.source.file_identity import COPY_BYTES
 from ldlm_monitor.source.file_system import Disk
 

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from ldlm_monitor.model.chunk import (
+from ldlm_monitor.base.chunk import (
     HEAD_BYTES,
     Chunk,
     FileId,

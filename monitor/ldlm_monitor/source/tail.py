@@ -22,7 +22,7 @@ import errno
 import os
 from pathlib import Path
 
-from ldlm_monitor.model.chunk import HEAD_BYTES, Chunk, Form, form_of
+from ldlm_monitor.base.chunk import HEAD_BYTES, Chunk, Form, form_of
 from ldlm_monitor.source.decoded_files import is_decoded
 from ldlm_monitor.source.file_identity import Checksum, FilePosition, Fingerprint
 from ldlm_monitor.source.file_system import Disk, Key

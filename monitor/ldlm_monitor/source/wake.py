@@ -16,10 +16,10 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ldlm_monitor.base.text.format import duration
 from ldlm_monitor.source.file_system import MountTable, read_mounts, working_folder
 from ldlm_monitor.source.inotify import FileEvents
 from ldlm_monitor.source.notices import Journal
-from ldlm_monitor.text.format import duration
 
 if TYPE_CHECKING:
     from ldlm_monitor.source.watchdog_events import WatchdogEvents

@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ldlm_monitor.model.arrival import Arrival, Kind
-from ldlm_monitor.model.chunk import Chunk, FileId
-from ldlm_monitor.model.records import MAX_COUNT, Heartbeat, Record, from_json, to_json
+from ldlm_monitor.base.arrival import Arrival, Kind
+from ldlm_monitor.base.chunk import Chunk, FileId
+from ldlm_monitor.base.records import MAX_COUNT, Heartbeat, Record, from_json, to_json
 from ldlm_monitor.state.database import Database
 
 SCHEMA = """

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from ldlm_monitor.model.errors import ConfigError
+from ldlm_monitor.base.errors import ConfigError
 
 URL = "the URL"
 """What errors call a secret that must be a URL."""

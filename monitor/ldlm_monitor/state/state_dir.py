@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
-from ldlm_monitor.model.errors import UsageError
-from ldlm_monitor.text.state_home import state_home
+from ldlm_monitor.base.errors import UsageError
+from ldlm_monitor.base.text.state_home import state_home
 
 LOCK = "daemon.json"
 """The file that a running daemon holds locked; it contains the daemon's process id and URL."""

@@ -10,8 +10,8 @@ from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter
 
-from ldlm_monitor.model.arrival import Arrival
-from ldlm_monitor.model.snapshot import AlertView, MonitorView
+from ldlm_monitor.base.arrival import Arrival
+from ldlm_monitor.base.snapshot import AlertView, MonitorView
 from ldlm_monitor.source.file_identity import FilePosition
 from ldlm_monitor.state.database import Database
 from ldlm_monitor.state.read_log import SCHEMA, ReadLog, file_key

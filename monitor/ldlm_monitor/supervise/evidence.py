@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from ldlm_monitor.model.records import Event
-from ldlm_monitor.model.snapshot import Snapshot
+from ldlm_monitor.base.records import Event
+from ldlm_monitor.base.snapshot import Snapshot
+from ldlm_monitor.base.text.sanitize import redact
 from ldlm_monitor.run.endings import processes_of
-from ldlm_monitor.text.sanitize import redact
 
 STACK_SECONDS = 5.0
 """Seconds for the stacks of all processes, which are asked at once: a choice. py-spy needs a tenth

@@ -16,12 +16,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from ldlm_monitor.model.errors import UsageError
+from ldlm_monitor.base.errors import UsageError
+from ldlm_monitor.base.text.sanitize import redacted_arguments
 from ldlm_monitor.probe import process
 from ldlm_monitor.supervise import slurm
 from ldlm_monitor.supervise.run_folder import RunRecord, keep, new_folder, new_log
 from ldlm_monitor.supervise.streams import Link
-from ldlm_monitor.text.sanitize import redacted_arguments
 
 ROTATE_BYTES = 1 << 30
 """Bytes after which a log is renamed: a choice; editors open a GiB, and few runs write one."""

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from ldlm_monitor.model.errors import UsageError
-from ldlm_monitor.model.incident_view import DecisionView
-from ldlm_monitor.model.snapshot import AlertView, RunView, Snapshot
-from ldlm_monitor.text.format import duration
+from ldlm_monitor.base.errors import UsageError
+from ldlm_monitor.base.incident_view import DecisionView
+from ldlm_monitor.base.snapshot import AlertView, RunView, Snapshot
+from ldlm_monitor.base.text.format import duration
 from ldlm_promrules.durations import parse_duration
 
 FAILURES: Final[Mapping[str, frozenset[str]]] = {

@@ -31,8 +31,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ldlm_monitor.base.text.format import signal_name
 from ldlm_monitor.supervise.streams import READ_BYTES, STOP, Link, OutputStream, RunLog, Terminal
-from ldlm_monitor.text.format import signal_name
 
 KEY_BYTES = 256  # of typed text passed on at once: a terminal's line holds 4,096 (termios(3))
 DRAIN_SECONDS = 0.2

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ldlm_monitor.model.snapshot import Snapshot
+from ldlm_monitor.base.snapshot import Snapshot
 
 ASK_SECONDS = 10.0  # for scontrol: its controller answers in one, or restarts. A choice
 UPDATE_TRIES = 20

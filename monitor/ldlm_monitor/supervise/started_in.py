@@ -9,9 +9,9 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ldlm_monitor.base.text.sanitize import plain, redact
+from ldlm_monitor.base.text.secrets import REDACTED
 from ldlm_monitor.supervise.run_folder import RunRecord, RunSurroundings, keep
-from ldlm_monitor.text.sanitize import plain, redact
-from ldlm_monitor.text.secrets import REDACTED
 
 ASK_SECONDS = 10.0
 """Seconds for each program: a diff on a network disk takes some, a driver may never answer."""

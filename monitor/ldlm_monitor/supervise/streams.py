@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ldlm_monitor.model.names import RUN_PREFIX
-from ldlm_monitor.text.format import iso
+from ldlm_monitor.base.names import RUN_PREFIX
+from ldlm_monitor.base.text.format import iso
 
 STOP = signal.SIGURG
 """What `ldlm-monitor stop` sends to the relay, which sends SIGTERM on: none that a scheduler is

@@ -14,7 +14,7 @@ from textual.screen import Screen
 from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.widgets import ContentSwitcher
 
-from ldlm_monitor.model.queries import Player, PlayerCommand, Source
+from ldlm_monitor.base.queries import Player, PlayerCommand, Source
 from ldlm_monitor.tui.alert_page import AlertsPage, Bell
 from ldlm_monitor.tui.background import BackgroundSeen, asking_driver, light_or_dark
 from ldlm_monitor.tui.detail_page import DetailPage

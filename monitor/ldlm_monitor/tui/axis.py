@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
-from ldlm_monitor.model.names import RATES
-from ldlm_monitor.model.snapshot import CurveView
-from ldlm_monitor.text.format import duration, si_number
+from ldlm_monitor.base.names import RATES
+from ldlm_monitor.base.snapshot import CurveView
+from ldlm_monitor.base.text.format import duration, si_number
 
 COLUMNS = ("steps", "times", "lows", "highs", "means", "nonfinite", "lines", "offsets", "origins")
 """Of a `CurveView`: what has a value for each bucket."""

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from ldlm_monitor.model.names import SEVERITIES
-from ldlm_monitor.model.snapshot import CurveView, RunView, Snapshot
-from ldlm_monitor.text.ticks import LABEL_CELLS, log_ticks, tick_labels, ticks, time_ticks
+from ldlm_monitor.base.names import SEVERITIES
+from ldlm_monitor.base.snapshot import CurveView, RunView, Snapshot
+from ldlm_monitor.base.text.ticks import LABEL_CELLS, log_ticks, tick_labels, ticks, time_ticks
 from ldlm_monitor.tui.axis import COLUMNS, Along, label_along
 from ldlm_monitor.tui.canvas import Canvas
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, safe

@@ -10,7 +10,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
-from ldlm_monitor.text.format import counted
+from ldlm_monitor.base.text.format import counted
 from ldlm_monitor.tui.alert_page import items
 from ldlm_monitor.tui.draw import STATE_STYLE, Line, StyledSpan, labelled, safe
 from ldlm_monitor.tui.hold_back import suppression

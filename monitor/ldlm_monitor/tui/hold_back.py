@@ -8,10 +8,10 @@ from typing import Any
 
 from textual.widget import Widget
 
-from ldlm_monitor.model.alert import LabelMatcher
-from ldlm_monitor.model.errors import LdlmError
-from ldlm_monitor.model.queries import Withholding
-from ldlm_monitor.model.snapshot import AlertView, RunView
+from ldlm_monitor.base.alert import LabelMatcher
+from ldlm_monitor.base.errors import LdlmError
+from ldlm_monitor.base.queries import Withholding
+from ldlm_monitor.base.snapshot import AlertView, RunView
 from ldlm_monitor.tui.draw import safe
 from ldlm_monitor.tui.page_context import HeldBack, PageContext, alerts_of
 from ldlm_monitor.tui.widgets import in_thread

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
-from ldlm_monitor.model.snapshot import DiskView, GpuView, HostView, RunView
-from ldlm_monitor.text.format import byte_size
+from ldlm_monitor.base.snapshot import DiskView, GpuView, HostView, RunView
+from ldlm_monitor.base.text.format import byte_size
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, bar, fit, safe, wrap
 from ldlm_monitor.tui.page_context import PageContext, whole_duration
 from ldlm_monitor.tui.widgets import Painted, RowList

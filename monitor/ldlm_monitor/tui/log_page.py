@@ -8,8 +8,8 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
 
-from ldlm_monitor.model.queries import Level, LogQuery, LogSlice
-from ldlm_monitor.model.records import Position
+from ldlm_monitor.base.queries import Level, LogQuery, LogSlice
+from ldlm_monitor.base.records import Position
 from ldlm_monitor.tui.dialogs import TextPrompt
 from ldlm_monitor.tui.draw import Line, StyledSpan, safe, wrap
 from ldlm_monitor.tui.keys import keys

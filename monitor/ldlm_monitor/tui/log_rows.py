@@ -5,8 +5,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ldlm_monitor.model.queries import LogLine, LogQuery, LogSlice, Source
-from ldlm_monitor.text.format import byte_size
+from ldlm_monitor.base.queries import LogLine, LogQuery, LogSlice, Source
+from ldlm_monitor.base.text.format import byte_size
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, safe
 from ldlm_monitor.tui.keys import Key
 

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from ldlm_monitor.model.setting_types import Section
+from ldlm_monitor.base.setting_types import Section
 
 
 class Look(Section):

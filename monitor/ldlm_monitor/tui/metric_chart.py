@@ -10,8 +10,8 @@ from typing import ClassVar
 from textual import events
 from textual.binding import BindingType
 
-from ldlm_monitor.model.snapshot import CurveView, RunView
-from ldlm_monitor.text.format import local_time, number
+from ldlm_monitor.base.snapshot import CurveView, RunView
+from ldlm_monitor.base.text.format import local_time, number
 from ldlm_monitor.tui.axis import ALONG, Along, along_axis, is_loss, label_along, metrics
 from ldlm_monitor.tui.chart import AXIS, Chart, Viewport, draw_chart, marks_of, nearest, placed
 from ldlm_monitor.tui.draw import CURVES, Line, StyledSpan, safe, width_of

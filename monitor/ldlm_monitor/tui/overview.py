@@ -8,8 +8,8 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 
-from ldlm_monitor.model.snapshot import InputView, RunView, Snapshot
-from ldlm_monitor.text.format import counted
+from ldlm_monitor.base.snapshot import InputView, RunView, Snapshot
+from ldlm_monitor.base.text.format import counted
 from ldlm_monitor.tui.dialogs import TextPrompt
 from ldlm_monitor.tui.draw import HEALTH_STYLE, STATE_STYLE, Glyphs, Line, StyledSpan, safe
 from ldlm_monitor.tui.keys import Key, keys

@@ -8,12 +8,12 @@ from typing import Any, TypeAlias
 from textual.message import Message
 from textual.worker import get_current_worker
 
-from ldlm_monitor.model.alert import Transition
-from ldlm_monitor.model.names import RATES, severity_rank
-from ldlm_monitor.model.queries import Source
-from ldlm_monitor.model.records import Position
-from ldlm_monitor.model.snapshot import AlertView, CurveView, RunView, Snapshot
-from ldlm_monitor.text.format import duration, si_number
+from ldlm_monitor.base.alert import Transition
+from ldlm_monitor.base.names import RATES, severity_rank
+from ldlm_monitor.base.queries import Source
+from ldlm_monitor.base.records import Position
+from ldlm_monitor.base.snapshot import AlertView, CurveView, RunView, Snapshot
+from ldlm_monitor.base.text.format import duration, si_number
 from ldlm_monitor.tui.draw import UNICODE, Glyphs
 
 _UNITS = ("tok/s", "smp/s", "step/s")  # of `RATES`

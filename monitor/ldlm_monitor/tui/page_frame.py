@@ -7,9 +7,9 @@ from rich.cells import cell_len
 from textual import events
 from textual.binding import ActiveBinding
 
-from ldlm_monitor.model.errors import INTERRUPTED
-from ldlm_monitor.model.queries import Played
-from ldlm_monitor.text.format import local_time
+from ldlm_monitor.base.errors import INTERRUPTED
+from ldlm_monitor.base.queries import Played
+from ldlm_monitor.base.text.format import local_time
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, bar, fit, safe, width_of
 from ldlm_monitor.tui.keys import Key
 from ldlm_monitor.tui.page_context import PageContext, is_for_people, whole_duration

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from ldlm_monitor.model.snapshot import RankView, RunView
-from ldlm_monitor.text.format import counted
+from ldlm_monitor.base.snapshot import RankView, RunView
+from ldlm_monitor.base.text.format import counted
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, safe
 from ldlm_monitor.tui.page_context import whole_duration
 

@@ -18,10 +18,10 @@ from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Requ
 
 from pydantic import TypeAdapter, ValidationError
 
-from ldlm_monitor.model.errors import InputError, RemoteError, UsageError
-from ldlm_monitor.model.queries import LogQuery, LogSlice, Withholding
-from ldlm_monitor.model.snapshot import CurveView, Snapshot
-from ldlm_monitor.text.addresses import is_loopback
+from ldlm_monitor.base.errors import InputError, RemoteError, UsageError
+from ldlm_monitor.base.queries import LogQuery, LogSlice, Withholding
+from ldlm_monitor.base.snapshot import CurveView, Snapshot
+from ldlm_monitor.base.text.addresses import is_loopback
 
 _T = TypeVar("_T")
 _CURVES, _LOGS = TypeAdapter(CurveView), TypeAdapter(LogSlice)

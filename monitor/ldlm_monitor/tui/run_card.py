@@ -3,9 +3,9 @@
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
-from ldlm_monitor.model.queries import LogLine, LogQuery
-from ldlm_monitor.model.snapshot import RunView
-from ldlm_monitor.text.format import number
+from ldlm_monitor.base.queries import LogLine, LogQuery
+from ldlm_monitor.base.snapshot import RunView
+from ldlm_monitor.base.text.format import number
 from ldlm_monitor.tui import ranks
 from ldlm_monitor.tui.chart import Chart, draw_chart, marks_of
 from ldlm_monitor.tui.draw import CURVES, HEALTH_STYLE, Line, StyledSpan, labelled, safe, wrap

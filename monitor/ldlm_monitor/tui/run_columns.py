@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from ldlm_monitor.model.snapshot import CurveView, RunView
-from ldlm_monitor.text.format import number
+from ldlm_monitor.base.snapshot import CurveView, RunView
+from ldlm_monitor.base.text.format import number
 from ldlm_monitor.tui.draw import (
     HEALTH_STYLE,
     STATE_STYLE,

@@ -9,10 +9,10 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
-from ldlm_monitor.model.incident_view import IncidentView
-from ldlm_monitor.model.records import Event, FieldValue, Position
-from ldlm_monitor.model.snapshot import Snapshot
-from ldlm_monitor.text.format import local_time
+from ldlm_monitor.base.incident_view import IncidentView
+from ldlm_monitor.base.records import Event, FieldValue, Position
+from ldlm_monitor.base.snapshot import Snapshot
+from ldlm_monitor.base.text.format import local_time
 from ldlm_monitor.tui.detail_page import DetailPage
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, labelled, safe, wrap
 from ldlm_monitor.tui.keys import Key, keys

@@ -21,7 +21,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.worker import get_current_worker
 
-from ldlm_monitor.model.errors import LdlmError
+from ldlm_monitor.base.errors import LdlmError
 from ldlm_monitor.tui.draw import Line, style_of
 from ldlm_monitor.tui.keys import Key, keys
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from ldlm_monitor.base.errors import TruthError
+from ldlm_monitor.base.incident_view import DecisionView, DecisionWord, View
+from ldlm_monitor.base.snapshot import RunView
 from ldlm_monitor.incidents.decision_table import DecisionFacts, decide
-from ldlm_monitor.model.errors import TruthError
-from ldlm_monitor.model.incident_view import DecisionView, DecisionWord, View
-from ldlm_monitor.model.snapshot import RunView
 from ldlm_monitor.playback.log_replay import Replay, ReplaySettings
 from ldlm_monitor.source.input_patterns import resolve
 

@@ -21,15 +21,15 @@ from ldlm_monitor.analysis.backtest.truth import (
     load_truth,
     match_logs,
 )
+from ldlm_monitor.base.alert import Transition
+from ldlm_monitor.base.chunk import Chunk
+from ldlm_monitor.base.errors import TruthError
+from ldlm_monitor.base.snapshot import Snapshot
+from ldlm_monitor.base.text.format import counted, duration, number
+from ldlm_monitor.base.text.sanitize import plain
 from ldlm_monitor.core.assemble import rules_of
-from ldlm_monitor.model.alert import Transition
-from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.model.errors import TruthError
-from ldlm_monitor.model.snapshot import Snapshot
 from ldlm_monitor.playback.log_replay import Replay, ReplaySettings
 from ldlm_monitor.source.input_patterns import resolve
-from ldlm_monitor.text.format import counted, duration, number
-from ldlm_monitor.text.sanitize import plain
 
 
 def score_text(scores: Scores) -> str:

@@ -22,9 +22,9 @@ from ldlm_monitor.analysis.backtest.truth import (
     detected_by,
     follow_from,
 )
-from ldlm_monitor.model import names
-from ldlm_monitor.model.incident_view import View
-from ldlm_monitor.text.sanitize import encodable
+from ldlm_monitor.base import names
+from ldlm_monitor.base.incident_view import View
+from ldlm_monitor.base.text.sanitize import encodable
 
 QUIET = frozenset({"", "info", "none"})
 """Severities of alerts that a backtest leaves out, as such alerts ask nobody to act."""

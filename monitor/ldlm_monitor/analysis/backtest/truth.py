@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from ldlm_monitor.model.errors import TruthError, first_problem
+from ldlm_monitor.base.errors import TruthError, first_problem
 
 _FORM = (  # a truth file, as the remedy of errors shows it
     'it must be [{"file": "a.log", "truth": {"events": '

@@ -26,7 +26,7 @@ from ldlm_monitor.analysis.compare.difference_words import (
 from ldlm_monitor.analysis.compare.intervals import Difference, median_of, of_logarithms, unknown
 from ldlm_monitor.analysis.compare.learned import Point, RunCell, Span, look, places
 from ldlm_monitor.analysis.compare.sides import Side
-from ldlm_monitor.model.incident_view import View
+from ldlm_monitor.base.incident_view import View
 
 SCHEMA: Final = "ldlm.compare/1"  # the number rises with an incompatible change
 CONFIDENCE = 0.95

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from ldlm_monitor.analysis.compare.intervals import Difference
-from ldlm_monitor.model.errors import UsageError
-from ldlm_monitor.model.names import RATES
+from ldlm_monitor.base.errors import UsageError
+from ldlm_monitor.base.names import RATES
 
 Kind: TypeAlias = Literal["pace", "memory", "loss", "accuracy"]
 

@@ -19,9 +19,9 @@ from ldlm_monitor.analysis.compare.intervals import (
     unknown,
 )
 from ldlm_monitor.analysis.readings import Column
-from ldlm_monitor.model.errors import UsageError
-from ldlm_monitor.model.incident_view import View
-from ldlm_monitor.text.format import duration
+from ldlm_monitor.base.errors import UsageError
+from ldlm_monitor.base.incident_view import View
+from ldlm_monitor.base.text.format import duration
 
 WINDOW = 0.1
 """Share of the steps before a point that average a loss: a choice; less is noisy, more is old."""

@@ -16,8 +16,8 @@ from ldlm_monitor.analysis.compare.difference_words import (
     signed,
 )
 from ldlm_monitor.analysis.compare.sides import Side
-from ldlm_monitor.text.format import byte_size, duration, number
-from ldlm_monitor.text.sanitize import plain
+from ldlm_monitor.base.text.format import byte_size, duration, number
+from ldlm_monitor.base.text.sanitize import plain
 
 _NAMES = 24, 40
 """Least and greatest columns of the names: a choice; wider hides verdicts, narrower cuts names."""

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ldlm_monitor.model.records import Position
+from ldlm_monitor.base.records import Position
 from ldlm_promrules.alert_change import State
 
 __all__ = [

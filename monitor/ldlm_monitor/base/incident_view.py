@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ldlm_monitor.model.records import Position
+from ldlm_monitor.base.records import Position
 
 Confidence = Literal["confirmed", "probable", "weak", "none"]
 """Confidence in a first cause: `confirmed` by two independent sources, `probable` by one. A doubt,

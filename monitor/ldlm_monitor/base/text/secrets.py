@@ -12,7 +12,7 @@ from typing import Any
 
 import re2
 
-from ldlm_monitor.text.secret_words import (
+from ldlm_monitor.base.text.secret_words import (
     AFTER_NAME,
     CALLS,
     NAMES,

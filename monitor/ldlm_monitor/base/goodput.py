@@ -6,7 +6,7 @@ from typing import Final, Self, TypeAlias
 
 from pydantic import Field
 
-from ldlm_monitor.model.incident_view import View
+from ldlm_monitor.base.incident_view import View
 
 Losses: TypeAlias = Mapping[str, tuple[float, int]]
 """By cause: the seconds lost to it, and in how many intervals."""

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from ldlm_monitor.model.alert import Transition
-from ldlm_monitor.model.snapshot import RunView, Snapshot
-from ldlm_monitor.text.format import duration, iso, number
-from ldlm_monitor.text.sanitize import jsonable, plain, summary_of
+from ldlm_monitor.base.alert import Transition
+from ldlm_monitor.base.snapshot import RunView, Snapshot
+from ldlm_monitor.base.text.format import duration, iso, number
+from ldlm_monitor.base.text.sanitize import jsonable, plain, summary_of
 
 CAUSE = 200
 """Characters of the first cause in an alert's line, and of the reasons in a run's. A choice: more

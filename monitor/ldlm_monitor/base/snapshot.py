@@ -6,11 +6,11 @@ from typing import Literal, Self
 
 from pydantic import Field, InstanceOf
 
-from ldlm_monitor.model.alert import Transition, alert_key
-from ldlm_monitor.model.goodput import Goodput
-from ldlm_monitor.model.incident_view import DecisionView, IncidentView, View
-from ldlm_monitor.model.points import Point
-from ldlm_monitor.model.records import Event, Position
+from ldlm_monitor.base.alert import Transition, alert_key
+from ldlm_monitor.base.goodput import Goodput
+from ldlm_monitor.base.incident_view import DecisionView, IncidentView, View
+from ldlm_monitor.base.points import Point
+from ldlm_monitor.base.records import Event, Position
 
 
 class ProcessView(View):

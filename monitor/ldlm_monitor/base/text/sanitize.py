@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import quote
 
-from ldlm_monitor.text.secrets import REDACTED, hidden, is_secret_name
+from ldlm_monitor.base.text.secrets import REDACTED, hidden, is_secret_name
 
 ELLIPSIS = "…"  # stands where a text was cut; it takes one column
 

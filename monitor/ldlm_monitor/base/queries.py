@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeAlias
 
 from pydantic import ConfigDict, Field
 
-from ldlm_monitor.model.snapshot import CurveView, Snapshot
+from ldlm_monitor.base.snapshot import CurveView, Snapshot
 
 Level: TypeAlias = Literal["error", "warning", "info"]  # of a log line, the worst first
 Natural: TypeAlias = Annotated[int, Field(ge=0, lt=10**18)]

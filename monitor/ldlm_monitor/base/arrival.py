@@ -2,7 +2,7 @@
 
 from typing import Literal, NamedTuple, TypeAlias
 
-from ldlm_monitor.model.chunk import FileId
+from ldlm_monitor.base.chunk import FileId
 
 Kind: TypeAlias = Literal["records", "peek", "final", "backlog", "skipped"]
 """`records`: whole records. `peek`: the last record, shown before it was finished. `final`: the

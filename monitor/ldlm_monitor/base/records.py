@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias
 
-from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.model.names import Severity
+from ldlm_monitor.base.chunk import Chunk
+from ldlm_monitor.base.names import Severity
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ldlm_monitor.model.points import Labels, Point
+from ldlm_monitor.base.points import Labels, Point
 
 SCHEMA = 3
 """Of native buckets, each 2 to the power of 1/8 (9 %) as wide as the one before. A choice: a step

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from ldlm_monitor.text.format import number
+from ldlm_monitor.base.text.format import number
 
 _ROUND = (1.0, 2.0, 5.0, 10.0)  # multiples of a power of ten that people read at a glance
 LABEL_CELLS = 8
