@@ -20,8 +20,8 @@ from typing import TypeAlias
 
 from ldlm_monitor.base.chunk import Chunk, Origin
 from ldlm_monitor.base.records import Sample
-from ldlm_monitor.parse import Parser, definitions, load_formats, triggers
-from ldlm_monitor.parse.coverage import CoverageReader
+from ldlm_monitor.logs.parse import Parser, definitions, load_formats, triggers
+from ldlm_monitor.logs.parse.coverage import CoverageReader
 
 MADE_LINES = 60
 """Lines of a log made of one example: enough that a few lines before acceptance weigh little."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import nccl_catch_up
 import side_by_side as bench
 from ldlm_monitor.base.chunk import Chunk, Origin
-from ldlm_monitor.parse import Parser, definitions, triggers
+from ldlm_monitor.logs.parse import Parser, definitions, triggers
 
 TARGET_SHARE = 0.8
 CHUNK_BYTES = 256 * 1024

@@ -24,7 +24,7 @@ from typing import Any
 from ldlm_monitor.base.incident_view import IncidentView
 from ldlm_monitor.base.records import Sample, SampleBlock
 from ldlm_monitor.config import Settings
-from ldlm_monitor.parse import Parser
+from ldlm_monitor.logs.parse import Parser
 from ldlm_monitor.playback.log_replay import Replay
 
 ENDED = "TrainingCrashed"

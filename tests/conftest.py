@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from ldlm_monitor.source.file_system import Disk, MountTable
+from ldlm_monitor.logs.source.file_system import Disk, MountTable
 
 JOIN_SECONDS = 5.0
 SHARED = Path(__file__).resolve().parents[1] / "../shared"

@@ -9,7 +9,7 @@ import pytest
 from ldlm_monitor.base import names
 from ldlm_monitor.base.alert import State
 from ldlm_monitor.base.snapshot import Health
-from ldlm_monitor.parse import definitions
+from ldlm_monitor.logs.parse import definitions
 
 CONTRACT = Path(__file__).resolve().parents[1] / "../shared/design/contract.md"
 

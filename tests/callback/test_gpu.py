@@ -20,7 +20,7 @@ from nvml_driver import GIB, TOTAL, build, gpu, with_driver
 
 from ldlm_callback.device import GpuSampler
 from ldlm_monitor.base.names import METRICS
-from ldlm_monitor.parse.vocabulary import measure
+from ldlm_monitor.logs.parse.vocabulary import measure
 
 
 @pytest.fixture(scope="session")

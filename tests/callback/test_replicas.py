@@ -20,8 +20,8 @@ from ldlm_callback.steps import Steps  # noqa: E402
 from ldlm_callback.writer import encode  # noqa: E402
 from ldlm_monitor.base.chunk import Chunk, Origin  # noqa: E402
 from ldlm_monitor.base.records import Event  # noqa: E402
+from ldlm_monitor.logs.parse.row_reader import RowReader  # noqa: E402
 from ldlm_monitor.monitor import Monitor  # noqa: E402
-from ldlm_monitor.parse.row_reader import RowReader  # noqa: E402
 from ldlm_monitor.run.replicas import Replicas  # noqa: E402
 
 EVERY = 3

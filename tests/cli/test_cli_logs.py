@@ -20,7 +20,7 @@ def logger_as_it_was() -> Iterator[None]:
 
 
 def record(message: str) -> logging.LogRecord:
-    made = logging.LogRecord("ldlm_monitor.source", logging.WARNING, "", 0, message, (), None)
+    made = logging.LogRecord("ldlm_monitor.logs.source", logging.WARNING, "", 0, message, (), None)
     made.created = 1769681700.0
     return made
 
@@ -40,7 +40,7 @@ def test_json_is_one_object_a_line() -> None:
     assert json.loads(LogFormatter("json").format(record("a\nb"))) == {
         "time": "2026-01-29T10:15:00Z",
         "level": "warning",
-        "logger": "ldlm_monitor.source",
+        "logger": "ldlm_monitor.logs.source",
         "message": "a\nb",
     }
 

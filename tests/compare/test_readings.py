@@ -9,8 +9,8 @@ from ldlm_monitor.analysis.compare.sides import Side
 from ldlm_monitor.analysis.readings import Column, Readings, RunReadings
 from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.base.records import Sample
-from ldlm_monitor.parse import Parser
-from ldlm_monitor.parse.run_names import RunNames
+from ldlm_monitor.logs.parse import Parser
+from ldlm_monitor.logs.parse.run_names import RunNames
 
 NOW = 1769681700.0
 

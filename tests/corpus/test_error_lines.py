@@ -16,7 +16,7 @@ import yaml
 from ldlm_monitor.base.chunk import Chunk, Origin
 from ldlm_monitor.base.names import LAST_EVENT
 from ldlm_monitor.base.records import Event
-from ldlm_monitor.parse import Parser
+from ldlm_monitor.logs.parse import Parser
 
 HERE = Path(__file__).parent
 LINES: list[dict[str, Any]] = [

@@ -11,7 +11,7 @@ import pytest
 
 from ldlm_monitor.base.chunk import Chunk, Origin
 from ldlm_monitor.base.records import Event
-from ldlm_monitor.parse import Parser
+from ldlm_monitor.logs.parse import Parser
 
 CORPUS = Path(__file__).resolve().parents[2] / "../shared/corpus"
 pytestmark = pytest.mark.shared

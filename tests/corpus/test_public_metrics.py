@@ -9,7 +9,7 @@ import pytest
 
 from ldlm_monitor.base.chunk import Chunk, Origin
 from ldlm_monitor.base.records import Sample
-from ldlm_monitor.parse import Parser
+from ldlm_monitor.logs.parse import Parser
 
 CORPUS = Path(__file__).resolve().parents[2] / "../shared/corpus/public"
 pytestmark = pytest.mark.shared

@@ -9,9 +9,9 @@ import pytest
 
 from ldlm_monitor.base.chunk import Origin
 from ldlm_monitor.base.records import Record, Sample
-from ldlm_monitor.parse import Parser
-from ldlm_monitor.source.backlog import Backlog
-from ldlm_monitor.source.notices import Journal
+from ldlm_monitor.logs.parse import Parser
+from ldlm_monitor.logs.source.backlog import Backlog
+from ldlm_monitor.logs.source.notices import Journal
 
 LOGS = Path(__file__).parent / "small"
 NAMES = sorted(path.name for path in LOGS.iterdir() if path.suffix == ".log")

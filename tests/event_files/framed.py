@@ -5,8 +5,8 @@ from pathlib import Path
 
 from ldlm_monitor.base.chunk import Chunk, Origin
 from ldlm_monitor.base.records import Record
-from ldlm_monitor.parse import Parser
-from ldlm_monitor.source.split import Splitter
+from ldlm_monitor.logs.parse import Parser
+from ldlm_monitor.logs.source.split import Splitter
 
 FILES = Path(__file__).resolve().parent
 

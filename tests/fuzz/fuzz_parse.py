@@ -20,9 +20,9 @@ import atheris
 
 with atheris.instrument_imports(include=["ldlm_monitor"]):
     from ldlm_monitor.base.chunk import Chunk, Origin
-    from ldlm_monitor.parse import Parser
-    from ldlm_monitor.parse.definitions import load, packaged_files
-    from ldlm_monitor.source.split import Splitter
+    from ldlm_monitor.logs.parse import Parser
+    from ldlm_monitor.logs.parse.definitions import load, packaged_files
+    from ldlm_monitor.logs.source.split import Splitter
 
 EVENT_FILES = Path(__file__).resolve().parents[1] / "event_files"
 NAMES = (

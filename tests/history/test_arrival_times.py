@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldlm_monitor.base.chunk import Chunk, ClockMark
-from ldlm_monitor.history.arrival_times import Timeline, at_once, from_bars, from_rows, from_steps
+from ldlm_monitor.logs.history.arrival_times import (
+    Timeline,
+    at_once,
+    from_bars,
+    from_rows,
+    from_steps,
+)
 
 
 def marks(*bars: tuple[int, int, float]) -> list[ClockMark]:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.history.file_head import callback_run, launch_facts
-from ldlm_monitor.history.kinship import has_losses
-from ldlm_monitor.history.merge import place
-from ldlm_monitor.history.stretch import NOMINAL_ROWS
-from ldlm_monitor.parse.run_names import RunNames
-from ldlm_monitor.source.file_system import DIRECT
+from ldlm_monitor.logs.history.file_head import callback_run, launch_facts
+from ldlm_monitor.logs.history.kinship import has_losses
+from ldlm_monitor.logs.history.merge import place
+from ldlm_monitor.logs.history.stretch import NOMINAL_ROWS
+from ldlm_monitor.logs.parse.run_names import RunNames
+from ldlm_monitor.logs.source.file_system import DIRECT
 
 LOG = "train_20260129_101500_node0.log"
 END = 1_769_681_800.0

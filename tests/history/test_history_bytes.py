@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.history.merge import place
-from ldlm_monitor.parse.run_names import RunNames
-from ldlm_monitor.source.follower import Follower
+from ldlm_monitor.logs.history.merge import place
+from ldlm_monitor.logs.parse.run_names import RunNames
+from ldlm_monitor.logs.source.follower import Follower
 
 ROWS = b'{"step": 1, "loss": NaN}\n{"step": 2, "loss": 2.5}\n'
 BEFORE = [b"\0" * 5, b"\0" * 300_000, b"\xef\xbb\xbf"]
@@ -76,8 +76,8 @@ def test_rows_without_time_are_read_in_bounded_memory(tmp_path: Path, before: st
     code = (
         "import resource, sys\n"
         "from pathlib import Path\n"
-        "from ldlm_monitor.history.merge import place\n"
-        "from ldlm_monitor.parse.run_names import RunNames\n"
+        "from ldlm_monitor.logs.history.merge import place\n"
+        "from ldlm_monitor.logs.parse.run_names import RunNames\n"
         f"resource.setrlimit(resource.RLIMIT_DATA, ({400 * 2**20}, {400 * 2**20}))\n"
         "pieces = place([Path(sys.argv[1])], RunNames()).play()\n"
         "print(sum(chunk.data.count(b'step') for _, chunk, _ in pieces))\n"

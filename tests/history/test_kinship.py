@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.history.kinship import kin
-from ldlm_monitor.source.companions import Surroundings
+from ldlm_monitor.logs.history.kinship import kin
+from ldlm_monitor.logs.source.companions import Surroundings
 
 BEGAN = 1_780_000_000.0
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from ldlm_monitor.base.snapshot import RunView
 from ldlm_monitor.config import Settings
-from ldlm_monitor.history.merge import place
-from ldlm_monitor.parse.run_names import RunNames
+from ldlm_monitor.logs.history.merge import place
+from ldlm_monitor.logs.parse.run_names import RunNames
 from ldlm_monitor.playback.log_replay import Replay
 from ldlm_monitor.supervise.streams import RunLog
 

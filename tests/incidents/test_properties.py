@@ -14,9 +14,9 @@ from ldlm_monitor.base.incident_view import IncidentView
 from ldlm_monitor.base.records import Event, Position
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.incidents import Incidents, RunFacts
-from ldlm_monitor.parse import Parser
-from ldlm_monitor.parse.definitions import Role
-from ldlm_monitor.parse.run_names import RunNames
+from ldlm_monitor.logs.parse import Parser
+from ldlm_monitor.logs.parse.definitions import Role
+from ldlm_monitor.logs.parse.run_names import RunNames
 
 LOGS = Path(__file__).parent / "injected"
 NODES = ("nodes_raise", "nodes_kill", "nodes_kill_record")

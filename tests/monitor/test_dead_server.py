@@ -14,10 +14,10 @@ from ldlm_monitor.config import Settings
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.daemon.dispatcher import Dispatcher
 from ldlm_monitor.daemon.pump import Pump
-from ldlm_monitor.history.merge import place
+from ldlm_monitor.logs.history.merge import place
+from ldlm_monitor.logs.parse.run_names import RunNames
+from ldlm_monitor.logs.source.file_identity import FilePosition
 from ldlm_monitor.notify.outbox import Outbox
-from ldlm_monitor.parse.run_names import RunNames
-from ldlm_monitor.source.file_identity import FilePosition
 from ldlm_monitor.state.state_store import StateStore
 
 NOW = 1_769_681_700.0

@@ -11,8 +11,8 @@ from ldlm_monitor.config import Settings
 from ldlm_monitor.daemon.dispatcher import Dispatcher
 from ldlm_monitor.daemon.pictures import SNAPSHOT_SECONDS
 from ldlm_monitor.daemon.pump import Pump
+from ldlm_monitor.logs.source.split import PEEK_SECONDS
 from ldlm_monitor.notify.outbox import Outbox
-from ldlm_monitor.source.split import PEEK_SECONDS
 from ldlm_monitor.state.state_store import StateStore
 
 NOW = 1_769_681_700.0

@@ -12,9 +12,9 @@ from polling import PollingWaker
 from ldlm_monitor.config import Settings
 from ldlm_monitor.daemon.dispatcher import Dispatcher
 from ldlm_monitor.daemon.pump import Pump
+from ldlm_monitor.logs.source.file_identity import originals
 from ldlm_monitor.notify.message import Receipt
 from ldlm_monitor.notify.outbox import Outbox
-from ldlm_monitor.source.file_identity import originals
 from ldlm_monitor.state.state_store import StateStore
 
 NOW = 1_769_681_700.0

@@ -16,9 +16,9 @@ from ldlm_monitor.config import Settings
 from ldlm_monitor.daemon.dispatcher import Dispatcher
 from ldlm_monitor.daemon.pump import CutShort, Pump
 from ldlm_monitor.daemon.stop_signals import Signals
+from ldlm_monitor.logs.source.file_system import DIRECT
+from ldlm_monitor.logs.source.split import PEEK_SECONDS
 from ldlm_monitor.notify.outbox import Outbox
-from ldlm_monitor.source.file_system import DIRECT
-from ldlm_monitor.source.split import PEEK_SECONDS
 from ldlm_monitor.state.state_store import StateStore
 
 

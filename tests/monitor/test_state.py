@@ -17,8 +17,8 @@ from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.base.errors import UsageError
 from ldlm_monitor.base.records import Event, Heartbeat
 from ldlm_monitor.base.snapshot import AlertView, MonitorView
-from ldlm_monitor.source.file_identity import FilePosition
-from ldlm_monitor.source.follower import Follower
+from ldlm_monitor.logs.source.file_identity import FilePosition
+from ldlm_monitor.logs.source.follower import Follower
 from ldlm_monitor.state import read_log
 from ldlm_monitor.state.state_dir import StateDir, default_state_dir
 from ldlm_monitor.state.state_store import State, StateStore

@@ -10,7 +10,7 @@ import pytest
 
 from ldlm_monitor.base.chunk import Chunk, Origin
 from ldlm_monitor.base.records import Record
-from ldlm_monitor.parse import Parser
+from ldlm_monitor.logs.parse import Parser
 
 RUNS = Path(__file__).resolve().parents[1] / "corpus/runs"
 

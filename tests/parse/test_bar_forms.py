@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from ldlm_monitor.base.chunk import Chunk, Origin
 from ldlm_monitor.base.records import Sample
-from ldlm_monitor.parse import Parser
-from ldlm_monitor.parse.bar_form import match_meter, split_meter
-from ldlm_monitor.parse.bars import BarReading, BarRecords, Bars
-from ldlm_monitor.parse.triggers import Scanner, compiled
+from ldlm_monitor.logs.parse import Parser
+from ldlm_monitor.logs.parse.bar_form import match_meter, split_meter
+from ldlm_monitor.logs.parse.bars import BarReading, BarRecords, Bars
+from ldlm_monitor.logs.parse.triggers import Scanner, compiled
 
 BARS = compiled(()).bars
 PLAIN = b"Training:  25%|##8 | 475/1900 [00:28<01:19, 17.55it/s, Epoch=0/2, Loss=1.7353, Text=1.7"

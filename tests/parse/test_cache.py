@@ -9,9 +9,15 @@ from pathlib import Path
 import hyperscan
 import pytest
 
-from ldlm_monitor.parse import definitions, triggers
-from ldlm_monitor.parse.cache import DOCUMENTS, MAX_FILES, Cache, cache_of, packaged_definitions
-from ldlm_monitor.parse.triggers import Rules, Scanner
+from ldlm_monitor.logs.parse import definitions, triggers
+from ldlm_monitor.logs.parse.cache import (
+    DOCUMENTS,
+    MAX_FILES,
+    Cache,
+    cache_of,
+    packaged_definitions,
+)
+from ldlm_monitor.logs.parse.triggers import Rules, Scanner
 
 LINES = b"CUDA out of memory\n{'loss': 3.5}\n 10%|# | 1/10\nmine says MINE\n"
 FORMAT = """\

@@ -11,7 +11,7 @@ import pytest
 
 from ldlm_monitor.base.chunk import Chunk, Origin
 from ldlm_monitor.base.records import Event, Record, Sample
-from ldlm_monitor.parse import Parser, clock_marks
+from ldlm_monitor.logs.parse import Parser, clock_marks
 
 RUNS = [
     "A4_truncated_Loss_value",

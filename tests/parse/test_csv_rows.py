@@ -6,8 +6,8 @@ import pytest
 
 from ldlm_monitor.base.chunk import Chunk, Origin
 from ldlm_monitor.base.records import Sample
-from ldlm_monitor.parse import Parser
-from ldlm_monitor.parse.vocabulary import MAX_KEY
+from ldlm_monitor.logs.parse import Parser
+from ldlm_monitor.logs.parse.vocabulary import MAX_KEY
 
 LIGHTNING = "epoch,late_key,step,train_loss\n0,,1,0.8256\n1,1.0,15,nan\n"
 ULTRALYTICS = "         epoch,   train/box_loss,        lr/pg0\n 1, 1.25, 0.0033\n"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.parse import Parser, definitions
-from ldlm_monitor.parse.coverage import try_examples
+from ldlm_monitor.logs.parse import Parser, definitions
+from ldlm_monitor.logs.parse.coverage import try_examples
 
 
 @pytest.mark.parametrize("path", definitions.packaged_files(), ids=lambda path: path.stem)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ldlm_monitor.base.records import Event
-from ldlm_monitor.parse.envelope import peel
-from ldlm_monitor.parse.triggers import compiled
+from ldlm_monitor.logs.parse.envelope import peel
+from ldlm_monitor.logs.parse.triggers import compiled
 
 BROKEN = "OSError: [Errno 28] No space left on device"
 

@@ -16,7 +16,7 @@ from tfevents import VERSION, frame, scalar
 
 from ldlm_monitor.base.chunk import frames
 from ldlm_monitor.base.records import Record, Sample
-from ldlm_monitor.source.split import RECORD_BYTES
+from ldlm_monitor.logs.source.split import RECORD_BYTES
 
 TORCH = (FILES / "torch.tfevents.1").read_bytes()
 NAME = "runs/exp/events.out.tfevents.1.host.1.0"

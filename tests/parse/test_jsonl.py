@@ -9,7 +9,7 @@ import pytest
 
 from ldlm_monitor.base.chunk import Chunk, Origin
 from ldlm_monitor.base.records import Event, Heartbeat, Sample
-from ldlm_monitor.parse import Parser
+from ldlm_monitor.logs.parse import Parser
 
 
 def test_a_row_keeps_every_number_under_its_canonical_name(parse) -> None:

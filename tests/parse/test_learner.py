@@ -12,7 +12,7 @@ from tests.parse.conftest import Parse
 
 from ldlm_monitor.base.chunk import Chunk, Origin
 from ldlm_monitor.base.records import Sample
-from ldlm_monitor.parse import Parser
+from ldlm_monitor.logs.parse import Parser
 
 CLEAR = yaml.safe_load((Path(__file__).parent / "clear_lines.yml").read_text())
 

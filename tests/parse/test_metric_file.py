@@ -8,7 +8,7 @@ import pytest
 
 from ldlm_monitor.base.chunk import Chunk, Origin
 from ldlm_monitor.base.records import Sample
-from ldlm_monitor.parse import Parser
+from ldlm_monitor.logs.parse import Parser
 
 RUN = "mlruns/0/0123456789abcdef0123456789abcdef"
 ROWS = "1700000000250 2.5 10\n1700000001250 nan 20\n1700000002250 1e-05 30\n"

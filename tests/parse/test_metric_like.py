@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ldlm_monitor.parse.metric_like import MAX_FORMS, MetricLike
+from ldlm_monitor.logs.parse.metric_like import MAX_FORMS, MetricLike
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from tests.parse.conftest import Parse
 from ldlm_monitor.base.chunk import Chunk, Origin
 from ldlm_monitor.base.errors import FormatError
 from ldlm_monitor.base.records import Event, Record, Sample
-from ldlm_monitor.parse import Parser
-from ldlm_monitor.parse.patterns import quantity
-from ldlm_monitor.parse.vocabulary import measure
+from ldlm_monitor.logs.parse import Parser
+from ldlm_monitor.logs.parse.patterns import quantity
+from ldlm_monitor.logs.parse.vocabulary import measure
 
 
 def samples(records: list[Record]) -> list[Sample]:

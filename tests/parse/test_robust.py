@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from ldlm_monitor.base.chunk import Chunk, Origin
 from ldlm_monitor.base.records import Record, Sample
-from ldlm_monitor.parse import Parser, definitions
-from ldlm_monitor.parse.triggers import compiled
+from ldlm_monitor.logs.parse import Parser, definitions
+from ldlm_monitor.logs.parse.triggers import compiled
 
 Value = tuple[str, float]
 

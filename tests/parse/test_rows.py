@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from ldlm_monitor.base.chunk import Chunk, Origin
 from ldlm_monitor.base.records import Record, Sample, SampleBlock
-from ldlm_monitor.parse import Parser
-from ldlm_monitor.parse.row_columns import signature
-from ldlm_monitor.parse.vocabulary import MAX_KEY
+from ldlm_monitor.logs.parse import Parser
+from ldlm_monitor.logs.parse.row_columns import signature
+from ldlm_monitor.logs.parse.vocabulary import MAX_KEY
 
 OWNER = Origin(run="r", rank=4)
 

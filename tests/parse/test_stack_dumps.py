@@ -5,7 +5,7 @@ import sys
 from itertools import chain, zip_longest
 
 from ldlm_monitor.base.records import Event, from_json, to_json
-from ldlm_monitor.parse.stack_dumps import MAX_FRAMES, MAX_THREADS
+from ldlm_monitor.logs.parse.stack_dumps import MAX_FRAMES, MAX_THREADS
 
 HUNG = """
 import faulthandler, signal, sys, threading, time

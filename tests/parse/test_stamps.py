@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from ldlm_monitor.parse.stamps import placed, stamps
+from ldlm_monitor.logs.parse.stamps import placed, stamps
 
 
 def unix(text: str) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ldlm_monitor.base.records import Event
-from ldlm_monitor.parse import definitions
+from ldlm_monitor.logs.parse import definitions
 
 TAXONOMY = Path(__file__).resolve().parents[2] / "../shared/reference/taxonomy_patterns.json"
 TRAPS = (Path(__file__).parent / "traps.log").read_text().splitlines()

@@ -9,8 +9,8 @@ import pytest
 from ldlm_monitor.base.chunk import Chunk, ClockMark, Origin
 from ldlm_monitor.base.errors import FormatError
 from ldlm_monitor.base.records import Event, Record, Sample
-from ldlm_monitor.parse import Parser, clock_marks
-from ldlm_monitor.parse.vocabulary import MAX_KEY
+from ldlm_monitor.logs.parse import Parser, clock_marks
+from ldlm_monitor.logs.parse.vocabulary import MAX_KEY
 
 ORIGIN = Origin(run="r", node="0")
 BAR = "Training:  50%| | {n}/100 [00:28<01:19, 17.55it/s, Epoch=0/2, Loss=1.5, Text=1.2"

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from ldlm_monitor.base.chunk import Chunk, Origin
 from ldlm_monitor.base.records import Record
-from ldlm_monitor.parse import Parser
-from ldlm_monitor.parse.text_lines import Lines, clean, raw_index
+from ldlm_monitor.logs.parse import Parser
+from ldlm_monitor.logs.parse.text_lines import Lines, clean, raw_index
 
 ORIGIN = Origin(run="r")
 

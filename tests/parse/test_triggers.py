@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldlm_monitor import parse
-from ldlm_monitor.parse import definitions, triggers
-from ldlm_monitor.parse.patterns import Pattern, checked_pattern, texts
-from ldlm_monitor.parse.triggers import MARKS, Scanner, compile_triggers, mark_of
+from ldlm_monitor.logs.parse import definitions, triggers
+from ldlm_monitor.logs.parse.patterns import Pattern, checked_pattern, texts
+from ldlm_monitor.logs.parse.triggers import MARKS, Scanner, compile_triggers, mark_of
 
 TRAPS = Path(__file__).with_name("traps.log").read_bytes()
 
@@ -107,7 +107,8 @@ def test_every_packaged_pattern_compiles() -> None:
     loaded = [(path, definitions.load(path)) for path in definitions.packaged_files()]
     assert triggers.Rules(loaded, [path for path, _ in loaded], {}).named
     modules = [
-        import_module(f"ldlm_monitor.parse.{each.name}") for each in iter_modules(parse.__path__)
+        import_module(f"ldlm_monitor.logs.parse.{each.name}")
+        for each in iter_modules(parse.__path__)
     ]
     found = [each for module in modules for each in vars(module).values()]
     patterns = [each for each in found if isinstance(each, Pattern)]

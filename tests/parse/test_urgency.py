@@ -2,7 +2,7 @@
 
 import pytest
 
-from ldlm_monitor.parse.urgency import Urgency
+from ldlm_monitor.logs.parse.urgency import Urgency
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from wandblog import BLOCK_BYTES, HEADER, ended, field, log_of, row
 
 from ldlm_monitor.base.chunk import frames
 from ldlm_monitor.base.records import Event, Sample
-from ldlm_monitor.source.split import RECORD_BYTES
+from ldlm_monitor.logs.source.split import RECORD_BYTES
 
 FAILED = (FILES / "failed.wandb").read_bytes()
 FINISHED = (FILES / "finished.wandb").read_bytes()

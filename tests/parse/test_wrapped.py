@@ -6,9 +6,9 @@ import pytest
 
 from ldlm_monitor.base.chunk import Chunk, Origin
 from ldlm_monitor.base.records import Event, Sample
-from ldlm_monitor.parse import Parser
-from ldlm_monitor.source.backlog import Backlog
-from ldlm_monitor.source.notices import Journal
+from ldlm_monitor.logs.parse import Parser
+from ldlm_monitor.logs.source.backlog import Backlog
+from ldlm_monitor.logs.source.notices import Journal
 
 LIBRARY = "C:\\Users\\someone\\miniconda3\\envs\\torch\\Lib\\site-packages\\torch\\nn\\modules"
 TRACEBACK = f"""Traceback (most recent call last):

@@ -10,7 +10,7 @@ import pytest
 from nvml_driver import GIB, TOTAL, build, gpu, with_driver
 
 from ldlm_monitor.core.self_metrics import SelfCounts
-from ldlm_monitor.parse import Parser
+from ldlm_monitor.logs.parse import Parser
 from ldlm_monitor.probe.gpu import SECONDS, GpuReader
 from ldlm_monitor.probe.host import HostProbe
 from ldlm_monitor.probe.host_facts import _Fill

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.base.chunk import Chunk
-from ldlm_monitor.source.follower import Follower
-from ldlm_monitor.source.tail import Tail
+from ldlm_monitor.logs.source.follower import Follower
+from ldlm_monitor.logs.source.tail import Tail
 
 
 class Reader:

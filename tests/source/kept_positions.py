@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from pydantic import TypeAdapter
 
-from ldlm_monitor.source.file_identity import FilePosition
+from ldlm_monitor.logs.source.file_identity import FilePosition
 
 _POSITIONS = TypeAdapter(list[FilePosition])
 

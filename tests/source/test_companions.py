@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.source.companions import LaunchFacts, Surroundings, companions
+from ldlm_monitor.logs.source.companions import LaunchFacts, Surroundings, companions
 
 
 @pytest.fixture

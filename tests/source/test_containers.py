@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from ldlm_monitor.base.chunk import Origin
 from ldlm_monitor.base.records import Event, Record, Sample
-from ldlm_monitor.parse import Parser
-from ldlm_monitor.source.backlog import Backlog
-from ldlm_monitor.source.decoded_files import is_decoded
-from ldlm_monitor.source.decoders import CriLines, DockerLines, form_of
-from ldlm_monitor.source.notices import Journal
+from ldlm_monitor.logs.parse import Parser
+from ldlm_monitor.logs.source.backlog import Backlog
+from ldlm_monitor.logs.source.decoded_files import is_decoded
+from ldlm_monitor.logs.source.decoders import CriLines, DockerLines, form_of
+from ldlm_monitor.logs.source.notices import Journal
 
 BROKEN = "OSError: [Errno 28] No space left on device"
 PIECE = 16 * 1024

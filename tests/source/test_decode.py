@@ -16,14 +16,14 @@ from types import SimpleNamespace
 import pytest
 
 from ldlm_monitor.base.chunk import Chunk
-from ldlm_monitor.source import decoded_files, decoders
-from ldlm_monitor.source.backlog import Backlog
-from ldlm_monitor.source.file_identity import KnownContents
-from ldlm_monitor.source.file_system import DIRECT
-from ldlm_monitor.source.input_patterns import resolve
-from ldlm_monitor.source.log_parts import LogReader
-from ldlm_monitor.source.notices import Journal
-from ldlm_monitor.source.split import Splitter, split
+from ldlm_monitor.logs.source import decoded_files, decoders
+from ldlm_monitor.logs.source.backlog import Backlog
+from ldlm_monitor.logs.source.file_identity import KnownContents
+from ldlm_monitor.logs.source.file_system import DIRECT
+from ldlm_monitor.logs.source.input_patterns import resolve
+from ldlm_monitor.logs.source.log_parts import LogReader
+from ldlm_monitor.logs.source.notices import Journal
+from ldlm_monitor.logs.source.split import Splitter, split
 
 TEXT = b"".join(b"step %d loss %.4f\n" % (n, random.Random(n).random()) for n in range(60_000))
 """Over a MiB: more than is read, decoded or kept at once."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.source.log_parts import ByteSpan, excerpt, skipped_note
+from ldlm_monitor.logs.source.log_parts import ByteSpan, excerpt, skipped_note
 
 GB = 10**9
 MIB = 1024 * 1024

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.source.file_identity import KnownContents
-from ldlm_monitor.source.file_system import DIRECT
-from ldlm_monitor.source.open_files import RETIRED_SECONDS
+from ldlm_monitor.logs.source.file_identity import KnownContents
+from ldlm_monitor.logs.source.file_system import DIRECT
+from ldlm_monitor.logs.source.open_files import RETIRED_SECONDS
 
 
 def append(path: Path, data: bytes) -> None:
@@ -364,7 +364,7 @@ def test_descriptors_follow_the_limit_of_the_process(tmp_path):
     script = """if True:
         import os, resource, sys
         from pathlib import Path
-        from ldlm_monitor.source.follower import Follower
+        from ldlm_monitor.logs.source.follower import Follower
 
         def look(now):
             return b"".join(chunk.data for chunk in follower.read(None, now)).count(b"\\n")

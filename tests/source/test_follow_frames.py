@@ -6,7 +6,7 @@ import pytest
 from tfevents import frame
 
 from ldlm_monitor.base.chunk import frames
-from ldlm_monitor.source.tail import RETURN_SECONDS
+from ldlm_monitor.logs.source.tail import RETURN_SECONDS
 
 FILES = Path(__file__).resolve().parents[1] / "event_files"
 DATA = (FILES / "torch.tfevents.1").read_bytes()

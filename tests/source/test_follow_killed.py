@@ -14,7 +14,7 @@ import sqlite3, sys, time
 from pathlib import Path
 sys.path.append(sys.argv[3])
 from kept_positions import positions_from_json, positions_to_json
-from ldlm_monitor.source.follower import Follower
+from ldlm_monitor.logs.source.follower import Follower
 
 log, state = Path(sys.argv[1]), sqlite3.connect(sys.argv[2], isolation_level=None)
 state.execute("PRAGMA journal_mode=WAL")

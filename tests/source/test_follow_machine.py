@@ -29,11 +29,11 @@ from hypothesis.stateful import (
 from kept_positions import positions_from_json, positions_to_json
 
 from ldlm_monitor.base.chunk import Chunk
-from ldlm_monitor.source.follower import Follower
-from ldlm_monitor.source.named_files import LINGER_SECONDS
-from ldlm_monitor.source.open_files import RETIRED_FILES, RETIRED_SECONDS
-from ldlm_monitor.source.recalled import RECALL_SECONDS
-from ldlm_monitor.source.tail import RETURN_SECONDS
+from ldlm_monitor.logs.source.follower import Follower
+from ldlm_monitor.logs.source.named_files import LINGER_SECONDS
+from ldlm_monitor.logs.source.open_files import RETIRED_FILES, RETIRED_SECONDS
+from ldlm_monitor.logs.source.recalled import RECALL_SECONDS
+from ldlm_monitor.logs.source.tail import RETURN_SECONDS
 
 WHOLE = re.compile(rb"<(\d+)\|x*>")
 BANNER = b"#" * 1500 + b"\n"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.source.split import CHUNK_BYTES, PEEK_SECONDS, RECORD_BYTES, Splitter
+from ldlm_monitor.logs.source.split import CHUNK_BYTES, PEEK_SECONDS, RECORD_BYTES, Splitter
 
 MIB = 1024 * 1024
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.source.companions import LaunchFacts, Surroundings, companions
-from ldlm_monitor.source.follower import Follower
+from ldlm_monitor.logs.source.companions import LaunchFacts, Surroundings, companions
+from ldlm_monitor.logs.source.follower import Follower
 
 UPSTREAM = Path(__file__).resolve().parents[1] / "corpus/runs/upstream"
 RUNS = sorted(path for path in UPSTREAM.glob("*") if path.is_dir())

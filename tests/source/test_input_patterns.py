@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.base.errors import InputError
-from ldlm_monitor.source.input_patterns import resolve
+from ldlm_monitor.logs.source.input_patterns import resolve
 
 
 def touch(*paths: Path) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from kept_positions import positions_from_json, positions_to_json
 
-from ldlm_monitor.source.follower import Follower
-from ldlm_monitor.source.open_files import RETIRED_SECONDS
+from ldlm_monitor.logs.source.follower import Follower
+from ldlm_monitor.logs.source.open_files import RETIRED_SECONDS
 
 BANNER = b"#" * 1500 + b"\n"
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ldlm_monitor.source import log_parts
-from ldlm_monitor.source.log_parts import LogReader, first_matching
+from ldlm_monitor.logs.source import log_parts
+from ldlm_monitor.logs.source.log_parts import LogReader, first_matching
 
 
 def records(data: bytes) -> list[bytes]:

@@ -12,10 +12,10 @@ from typing import Never
 import pytest
 from kept_positions import positions_from_json, positions_to_json
 
-from ldlm_monitor.source.backlog import Backlog
-from ldlm_monitor.source.file_identity import FilePosition
-from ldlm_monitor.source.file_system import DIRECT
-from ldlm_monitor.source.notices import Journal
+from ldlm_monitor.logs.source.backlog import Backlog
+from ldlm_monitor.logs.source.file_identity import FilePosition
+from ldlm_monitor.logs.source.file_system import DIRECT
+from ldlm_monitor.logs.source.notices import Journal
 
 BANNER = b"#" * 1500 + b"\n"
 
@@ -233,8 +233,8 @@ def test_a_name_that_is_no_utf_8_survives(reading, restarted, tmp_path):
 FINDS = """
 import os, sys
 from pathlib import Path
-from ldlm_monitor.source.backlog import Backlog
-from ldlm_monitor.source.notices import Journal
+from ldlm_monitor.logs.source.backlog import Backlog
+from ldlm_monitor.logs.source.notices import Journal
 
 log = Path(sys.argv[1])
 listed = []

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.base.chunk import Origin
-from ldlm_monitor.parse.run_names import RunNames, launch_time, origin_of
+from ldlm_monitor.logs.parse.run_names import RunNames, launch_time, origin_of
 
 LAUNCH = "train_20260129_101500"
 PODS = "/var/log/pods"

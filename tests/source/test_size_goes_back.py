@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.source.tail import RETURN_SECONDS
+from ldlm_monitor.logs.source.tail import RETURN_SECONDS
 
 ROWS = [b'{"step": %d, "loss": %d.5}' % (step, step * 7 % 11) for step in range(200)]
 

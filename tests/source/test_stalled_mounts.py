@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.source.file_system import Disk, Mount, MountTable
-from ldlm_monitor.source.follower import Follower
+from ldlm_monitor.logs.source.file_system import Disk, Mount, MountTable
+from ldlm_monitor.logs.source.follower import Follower
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_what_a_slow_local_disk_has_comes_with_a_later_read(tmp_path, monkeypatc
         assert answers.wait(30)
         return os.stat(path)
 
-    monkeypatch.setattr("ldlm_monitor.source.follower.LOCAL_SECONDS", 0.01)
+    monkeypatch.setattr("ldlm_monitor.logs.source.follower.LOCAL_SECONDS", 0.01)
     follower = Follower(disk=Disk(stat=stat), mounts=lambda: MountTable(""))
     follower.add(log)
     assert list(follower.read(None, 1000.0)) == []

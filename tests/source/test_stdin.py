@@ -6,9 +6,9 @@ import queue
 
 import pytest
 
-from ldlm_monitor.source.follower import StdinSource
-from ldlm_monitor.source.notices import Journal
-from ldlm_monitor.source.split import PEEK_SECONDS, RECORD_BYTES
+from ldlm_monitor.logs.source.follower import StdinSource
+from ldlm_monitor.logs.source.notices import Journal
+from ldlm_monitor.logs.source.split import PEEK_SECONDS, RECORD_BYTES
 
 
 @pytest.fixture

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.source.companions import LaunchFacts, Surroundings, companions
-from ldlm_monitor.source.file_system import OPEN_FLAGS, Disk
-from ldlm_monitor.source.follower import Follower
-from ldlm_monitor.source.input_patterns import resolve
-from ldlm_monitor.source.notices import Journal
-from ldlm_monitor.source.timed_disk import TimedDisk
+from ldlm_monitor.logs.source.companions import LaunchFacts, Surroundings, companions
+from ldlm_monitor.logs.source.file_system import OPEN_FLAGS, Disk
+from ldlm_monitor.logs.source.follower import Follower
+from ldlm_monitor.logs.source.input_patterns import resolve
+from ldlm_monitor.logs.source.notices import Journal
+from ldlm_monitor.logs.source.timed_disk import TimedDisk
 
 SECONDS = 0.05
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.source.file_system_reader import QUICK_BYTES
-from ldlm_monitor.source.follower import Follower
-from ldlm_monitor.source.split import CHUNK_BYTES
+from ldlm_monitor.logs.source.file_system_reader import QUICK_BYTES
+from ldlm_monitor.logs.source.follower import Follower
+from ldlm_monitor.logs.source.split import CHUNK_BYTES
 
 HEALTHY = b"step 1 loss 0.5\n" * 8192  # two in each turn of `CHUNK_BYTES`
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.source import wake
-from ldlm_monitor.source.file_system import MountTable, read_mounts
-from ldlm_monitor.source.follower import Follower
-from ldlm_monitor.source.notices import Journal
-from ldlm_monitor.source.wake import CHECKED_FILES, Rota, Waker, file_events
-from ldlm_monitor.source.watchdog_events import WatchdogEvents
+from ldlm_monitor.logs.source import wake
+from ldlm_monitor.logs.source.file_system import MountTable, read_mounts
+from ldlm_monitor.logs.source.follower import Follower
+from ldlm_monitor.logs.source.notices import Journal
+from ldlm_monitor.logs.source.wake import CHECKED_FILES, Rota, Waker, file_events
+from ldlm_monitor.logs.source.watchdog_events import WatchdogEvents
 
 LONG = 30.0
 """Never waited for when all is well: something rings."""
@@ -105,8 +105,8 @@ def test_a_network_file_system_is_polled_and_it_is_said_once(journal, tmp_path):
 LIMITED = """
 import sys
 from pathlib import Path
-from ldlm_monitor.source.notices import Journal
-from ldlm_monitor.source.wake import CHECKED_FILES, Rota, Waker
+from ldlm_monitor.logs.source.notices import Journal
+from ldlm_monitor.logs.source.wake import CHECKED_FILES, Rota, Waker
 journal = Journal()
 waker = Waker(journal)
 waker.watch([Path(name) for name in sys.argv[1:]])

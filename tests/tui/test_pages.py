@@ -8,8 +8,8 @@ from screens import Screen, Shown, on_screen, read
 from textual.scrollbar import ScrollBar, ScrollBarRender
 
 from ldlm_monitor.daemon.local_source import LocalSource
+from ldlm_monitor.logs.source import log_parts
 from ldlm_monitor.notify.silences import Silences
-from ldlm_monitor.source import log_parts
 from ldlm_monitor.tui.log_page import LogPage
 from ldlm_monitor.tui.metric_chart import MetricChart
 

@@ -15,8 +15,8 @@ from ldlm_monitor.cli.parse import chunks, inputs, statistics, understood
 
 if TYPE_CHECKING:
     from ldlm_monitor.base.records import Sample
-    from ldlm_monitor.parse import Parser
-    from ldlm_monitor.parse.definitions import Definitions
+    from ldlm_monitor.logs.parse import Parser
+    from ldlm_monitor.logs.parse.definitions import Definitions
 
 app = App(name="formats", help="Tests and lists what the monitor recognises in logs.")
 
@@ -32,7 +32,7 @@ def try_out(file: Path, *logs: str, flags: InputFlags | None = None) -> int:
         file: The definition file, in YAML.
         logs: Logs to try it on: files, folders or globs; - is standard input.
     """
-    from ldlm_monitor.parse import Parser, load_formats
+    from ldlm_monitor.logs.parse import Parser, load_formats
 
     definitions = load_formats(file)
     found = settings(flags, logs)
@@ -48,7 +48,7 @@ def try_out(file: Path, *logs: str, flags: InputFlags | None = None) -> int:
 
 def _try_examples(file: Path, definitions: Definitions, parser: Parser) -> bool:
     from ldlm_monitor.base.text.sanitize import plain
-    from ldlm_monitor.parse.coverage import try_examples
+    from ldlm_monitor.logs.parse.coverage import try_examples
 
     trial = try_examples(file, definitions, parser)
     for failure in trial.failures:
@@ -62,7 +62,7 @@ def _try_examples(file: Path, definitions: Definitions, parser: Parser) -> bool:
 
 def _sample_line(sample: Sample) -> str:
     from ldlm_monitor.base.text.sanitize import plain
-    from ldlm_monitor.parse.coverage import numbers_of
+    from ldlm_monitor.logs.parse.coverage import numbers_of
 
     values = (f"{plain(name)} {number(value)}" for name, value in numbers_of(sample).items())
     return f"    line {sample.position.line}: {', '.join(values)}"
@@ -77,7 +77,7 @@ def listed(*files: Path, flags: InputFlags | None = None) -> int:
             configuration names.
     """
     from ldlm_monitor.base.text.sanitize import plain, shorten
-    from ldlm_monitor.parse import READERS, load_formats, packaged_formats
+    from ldlm_monitor.logs.parse import READERS, load_formats, packaged_formats
 
     given = files or (*packaged_formats(), *settings(flags).formats)
     rows = [] if files else [(name, "built in", "whole files", what) for name, what in READERS]
@@ -106,7 +106,7 @@ def learn(log: str, flags: InputFlags | None = None) -> int:
     import yaml
 
     from ldlm_monitor.cli.learned_format import FormatLearner
-    from ldlm_monitor.parse import Parser
+    from ldlm_monitor.logs.parse import Parser
 
     found = settings(flags, (log,))
     learner = FormatLearner(Parser(found.formats))

@@ -11,12 +11,12 @@ from typing import Any
 
 from ldlm_monitor.base.chunk import Chunk, Origin
 from ldlm_monitor.base.records import Sample
-from ldlm_monitor.parse.definitions import SampleLine
-from ldlm_monitor.parse.line_rules import LineRule
-from ldlm_monitor.parse.metric_like import shape_of
-from ldlm_monitor.parse.parser import Parser
-from ldlm_monitor.parse.patterns import QUANTITY, UNITS, compile_pattern, quantity
-from ldlm_monitor.parse.text_lines import LineContext, Lines
+from ldlm_monitor.logs.parse.definitions import SampleLine
+from ldlm_monitor.logs.parse.line_rules import LineRule
+from ldlm_monitor.logs.parse.metric_like import shape_of
+from ldlm_monitor.logs.parse.parser import Parser
+from ldlm_monitor.logs.parse.patterns import QUANTITY, UNITS, compile_pattern, quantity
+from ldlm_monitor.logs.parse.text_lines import LineContext, Lines
 
 _MAX_EXAMPLES = 3
 """Lines of a template that its pattern is tried on. A choice: more rarely differ."""

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from ldlm_monitor.base.chunk import Chunk, Origin
     from ldlm_monitor.base.records import Record
     from ldlm_monitor.config import Settings
-    from ldlm_monitor.parse import Parser
-    from ldlm_monitor.parse.coverage import Coverage
+    from ldlm_monitor.logs.parse import Parser
+    from ldlm_monitor.logs.parse.coverage import Coverage
 
 
 SHOWN_FORMS = 10
@@ -46,7 +46,7 @@ def parse(
     """
     from ldlm_monitor.base.records import to_json
     from ldlm_monitor.base.text.sanitize import escaped_json
-    from ldlm_monitor.parse import Parser
+    from ldlm_monitor.logs.parse import Parser
 
     if form == "text" and not stats:
         raise UsageError(
@@ -76,7 +76,7 @@ class ListedFile(NamedTuple):
 
 def understood(parser: Parser, given: ListedFile) -> Coverage:
     """Parse a whole file (`-`: stdin) and count what was recognised. Raises InputError."""
-    from ldlm_monitor.parse.coverage import CoverageReader
+    from ldlm_monitor.logs.parse.coverage import CoverageReader
 
     reader = CoverageReader(parser, _shown(given.place))
     now = time.time()
@@ -88,8 +88,8 @@ def understood(parser: Parser, given: ListedFile) -> Coverage:
 def inputs(found: Settings) -> list[ListedFile]:
     """The files that exist, those of a rotated log in the order of writing. Raises InputError."""
     from ldlm_monitor.base.chunk import rotated_from
-    from ldlm_monitor.parse.run_names import RunNames
-    from ldlm_monitor.source.input_patterns import resolve
+    from ldlm_monitor.logs.parse.run_names import RunNames
+    from ldlm_monitor.logs.source.input_patterns import resolve
 
     patterns = resolve(found.files, base=Path())
     places = [str(path) for path in (*patterns.present(), *patterns.pipes())]
@@ -102,11 +102,11 @@ def inputs(found: Settings) -> list[ListedFile]:
 
 def _in_order(listed: list[ListedFile]) -> list[ListedFile]:
     """The inputs, with the files of each log together, the oldest first, as replay reads them."""
-    from ldlm_monitor.history.history_file import HistoryFile
-    from ldlm_monitor.history.rotated_logs import logs_of
-    from ldlm_monitor.source.backlog import Backlog
-    from ldlm_monitor.source.file_system import DIRECT
-    from ldlm_monitor.source.notices import Journal
+    from ldlm_monitor.logs.history.history_file import HistoryFile
+    from ldlm_monitor.logs.history.rotated_logs import logs_of
+    from ldlm_monitor.logs.source.backlog import Backlog
+    from ldlm_monitor.logs.source.file_system import DIRECT
+    from ldlm_monitor.logs.source.notices import Journal
 
     found, files = {each.place: each for each in listed}, []
     for each in listed:
@@ -138,10 +138,10 @@ def _records(parser: Parser, given: ListedFile, *, ends: bool) -> Iterator[Recor
 
 def chunks(place: str) -> Iterator[Chunk]:
     """The chunks of a whole file (`-`: stdin). Raises InputError."""
-    from ldlm_monitor.source.backlog import Backlog
-    from ldlm_monitor.source.decoders import remedy
-    from ldlm_monitor.source.notices import Journal
-    from ldlm_monitor.source.split import Splitter, split
+    from ldlm_monitor.logs.source.backlog import Backlog
+    from ldlm_monitor.logs.source.decoders import remedy
+    from ldlm_monitor.logs.source.notices import Journal
+    from ldlm_monitor.logs.source.split import Splitter, split
 
     try:
         if place != "-" and Path(place).is_file():

@@ -93,7 +93,7 @@ def _slack(folder: Path) -> str:
 
 def _kinds(folder: Path) -> Iterator[_LogKind]:
     """Logs by folder and suffix; a text of no known format is no log unless its suffix says so."""
-    from ldlm_monitor.source.input_patterns import resolve
+    from ldlm_monitor.logs.source.input_patterns import resolve
 
     kinds: dict[tuple[Path, str], list[Path]] = {}
     for path in resolve([str(folder)], base=Path()).files():
@@ -108,8 +108,8 @@ def _kinds(folder: Path) -> Iterator[_LogKind]:
 def _form(path: Path) -> str:
     """The format of most numbers in the first MiB of a log; "" for none."""
     from ldlm_monitor.base.chunk import Origin
-    from ldlm_monitor.parse import Parser
-    from ldlm_monitor.parse.coverage import CoverageReader
+    from ldlm_monitor.logs.parse import Parser
+    from ldlm_monitor.logs.parse.coverage import CoverageReader
 
     reader = CoverageReader(Parser(), str(path))
     for chunk in chunks(str(path)):

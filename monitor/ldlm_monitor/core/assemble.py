@@ -7,8 +7,8 @@ from typing import Protocol
 
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.core.packaged_rules import packaged_set
-from ldlm_monitor.parse import Parser
-from ldlm_monitor.parse.run_names import RunNames
+from ldlm_monitor.logs.parse import Parser
+from ldlm_monitor.logs.parse.run_names import RunNames
 from ldlm_monitor.run.stall import Stall
 from ldlm_promrules.alerting import Context, RuleSet, load_rules
 from ldlm_promrules.promql import Expression, parse

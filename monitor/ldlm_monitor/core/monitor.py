@@ -21,8 +21,8 @@ from ldlm_monitor.core.run_health import HealthBook
 from ldlm_monitor.core.self_metrics import NO_HOSTS, SelfCounts, core_points
 from ldlm_monitor.detect import DetectorsByRun
 from ldlm_monitor.incidents import Incidents
-from ldlm_monitor.parse import Parser, is_rows
-from ldlm_monitor.parse.run_names import RunNames
+from ldlm_monitor.logs.parse import Parser, is_rows
+from ldlm_monitor.logs.parse.run_names import RunNames
 from ldlm_monitor.run.fleet import Fleet
 from ldlm_monitor.run.replicas import CHECKSUM
 from ldlm_monitor.run.stall import Stall

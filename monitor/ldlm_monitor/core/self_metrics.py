@@ -10,7 +10,7 @@ from ldlm_monitor.base.histogram import Histogram
 from ldlm_monitor.base.names import DELIVERY_DURATION, EVALUATION_DURATION, METRICS
 from ldlm_monitor.base.points import Point, make_labels
 from ldlm_monitor.base.snapshot import HostView, MonitorView
-from ldlm_monitor.parse import Parser
+from ldlm_monitor.logs.parse import Parser
 from ldlm_monitor.run.fleet import Fleet
 from ldlm_monitor.run.quantity import exported_name, labels_of
 

@@ -16,13 +16,13 @@ from ldlm_monitor.base.chunk import Chunk, FileId
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.daemon.discovery import Inputs
 from ldlm_monitor.daemon.restart import Restart
-from ldlm_monitor.history.history_file import HistoryFile
-from ldlm_monitor.history.merge import History, place
-from ldlm_monitor.parse.blocks import BLOCK_SECONDS
-from ldlm_monitor.source.file_identity import FilePosition, FoundPath, Known
-from ldlm_monitor.source.file_system import Disk
-from ldlm_monitor.source.follower import Follower
-from ldlm_monitor.source.input_patterns import mode_of
+from ldlm_monitor.logs.history.history_file import HistoryFile
+from ldlm_monitor.logs.history.merge import History, place
+from ldlm_monitor.logs.parse.blocks import BLOCK_SECONDS
+from ldlm_monitor.logs.source.file_identity import FilePosition, FoundPath, Known
+from ldlm_monitor.logs.source.file_system import Disk
+from ldlm_monitor.logs.source.follower import Follower
+from ldlm_monitor.logs.source.input_patterns import mode_of
 from ldlm_monitor.state.read_log import arrival_of
 from ldlm_monitor.state.state_store import StateStore
 

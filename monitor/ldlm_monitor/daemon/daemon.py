@@ -28,6 +28,8 @@ from ldlm_monitor.daemon.pump import CutShort, Pump
 from ldlm_monitor.daemon.pump_calls import PumpCalls
 from ldlm_monitor.daemon.stall_probe import Probing
 from ldlm_monitor.daemon.stop_signals import Signals
+from ldlm_monitor.logs.source.notices import Journal
+from ldlm_monitor.logs.source.wake import Waker
 from ldlm_monitor.notify.courier import Receiver, Sender, stop_all
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.notify.receivers import (
@@ -46,8 +48,6 @@ from ldlm_monitor.serve import Gate, RunPage, Server, Site
 from ldlm_monitor.serve.metrics import families
 from ldlm_monitor.serve.prometheus import PrometheusApi
 from ldlm_monitor.serve.site import Mounted
-from ldlm_monitor.source.notices import Journal
-from ldlm_monitor.source.wake import Waker
 from ldlm_monitor.state.state_dir import StateDir, default_state_dir
 from ldlm_monitor.state.state_store import StateStore
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from ldlm_monitor.base.snapshot import InputView, Snapshot
 from ldlm_monitor.core.monitor import Monitor
-from ldlm_monitor.source.file_identity import FilePosition
+from ldlm_monitor.logs.source.file_identity import FilePosition
 
 SNAPSHOT_SECONDS = 0.25  # the screen draws four times a second
 INPUTS_SECONDS = 5.0  # between lists of inputs without a run. A choice: fewer scans of all names

@@ -22,15 +22,15 @@ from ldlm_monitor.daemon.reading_lag import LATE_SECONDS, ReadingLag
 from ldlm_monitor.daemon.restart import recall
 from ldlm_monitor.daemon.stall_probe import Probing
 from ldlm_monitor.daemon.turn_budget import TurnBudget
+from ldlm_monitor.logs.parse.urgency import Urgency
+from ldlm_monitor.logs.source.file_system import DIRECT, Disk, MountTable, read_mounts
+from ldlm_monitor.logs.source.follower import Follower, StdinSource
+from ldlm_monitor.logs.source.input_patterns import STANDARD_INPUT, resolve
+from ldlm_monitor.logs.source.notices import Journal
+from ldlm_monitor.logs.source.timed_disk import TimedDisk
+from ldlm_monitor.logs.source.wake import Rota, Waker
 from ldlm_monitor.notify.outbox import Outbox
-from ldlm_monitor.parse.urgency import Urgency
 from ldlm_monitor.playback.recording import Recorder
-from ldlm_monitor.source.file_system import DIRECT, Disk, MountTable, read_mounts
-from ldlm_monitor.source.follower import Follower, StdinSource
-from ldlm_monitor.source.input_patterns import STANDARD_INPUT, resolve
-from ldlm_monitor.source.notices import Journal
-from ldlm_monitor.source.timed_disk import TimedDisk
-from ldlm_monitor.source.wake import Rota, Waker
 from ldlm_monitor.state.state_dir import StateDir
 from ldlm_monitor.state.state_store import State, StateStore
 

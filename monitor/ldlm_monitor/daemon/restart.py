@@ -10,12 +10,12 @@ from ldlm_monitor.base.arrival import Arrival
 from ldlm_monitor.base.chunk import FileId
 from ldlm_monitor.base.text.format import byte_size
 from ldlm_monitor.core.monitor import Monitor
-from ldlm_monitor.history.history_file import HistoryFile, JudgedBefore
-from ldlm_monitor.parse.run_names import RunNames
-from ldlm_monitor.source.backlog import Backlog
-from ldlm_monitor.source.file_identity import FilePosition, Known
-from ldlm_monitor.source.file_system import Disk
-from ldlm_monitor.source.notices import Journal
+from ldlm_monitor.logs.history.history_file import HistoryFile, JudgedBefore
+from ldlm_monitor.logs.parse.run_names import RunNames
+from ldlm_monitor.logs.source.backlog import Backlog
+from ldlm_monitor.logs.source.file_identity import FilePosition, Known
+from ldlm_monitor.logs.source.file_system import Disk
+from ldlm_monitor.logs.source.notices import Journal
 from ldlm_monitor.state.read_log import ObservedRecords, file_key
 from ldlm_monitor.state.state_store import State, StateStore
 

@@ -1,6 +1,6 @@
 """How many bytes a turn reads, so that judging them takes about `TURN_SECONDS`."""
 
-from ldlm_monitor.source.follower import TURN_BYTES
+from ldlm_monitor.logs.source.follower import TURN_BYTES
 
 TURN_SECONDS = 0.125
 """How long a turn may judge new bytes: urgent lines of other files, and timers, wait for so long. A

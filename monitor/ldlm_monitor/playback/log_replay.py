@@ -13,21 +13,21 @@ from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.base.errors import InputError
 from ldlm_monitor.base.snapshot import Snapshot
 from ldlm_monitor.core.assemble import MonitorSettings, assemble
-from ldlm_monitor.history.file_head import callback_run
-from ldlm_monitor.history.kinship import kin
-from ldlm_monitor.history.merge import (
+from ldlm_monitor.logs.history.file_head import callback_run
+from ldlm_monitor.logs.history.kinship import kin
+from ldlm_monitor.logs.history.merge import (
     ALONE_APART_SECONDS,
     EXACT_APART_SECONDS,
     History,
     place,
     place_stream,
 )
-from ldlm_monitor.history.strangers import Apart, notices_of, set_apart
-from ldlm_monitor.parse import Parser
-from ldlm_monitor.parse.run_names import RunNames, launch_time
-from ldlm_monitor.source.companions import Surroundings
-from ldlm_monitor.source.decoders import remedy
-from ldlm_monitor.source.input_patterns import resolve
+from ldlm_monitor.logs.history.strangers import Apart, notices_of, set_apart
+from ldlm_monitor.logs.parse import Parser
+from ldlm_monitor.logs.parse.run_names import RunNames, launch_time
+from ldlm_monitor.logs.source.companions import Surroundings
+from ldlm_monitor.logs.source.decoders import remedy
+from ldlm_monitor.logs.source.input_patterns import resolve
 
 
 class ReplaySettings(MonitorSettings, Protocol):

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 
 from ldlm_monitor.base.arrival import Arrival
 from ldlm_monitor.base.snapshot import AlertView, MonitorView
-from ldlm_monitor.source.file_identity import FilePosition
+from ldlm_monitor.logs.source.file_identity import FilePosition
 from ldlm_monitor.state.database import Database
 from ldlm_monitor.state.read_log import SCHEMA, ReadLog, file_key
 

@@ -28,8 +28,8 @@ from ldlm_monitor.base.snapshot import Snapshot
 from ldlm_monitor.base.text.format import counted, duration, number
 from ldlm_monitor.base.text.sanitize import plain
 from ldlm_monitor.core.assemble import rules_of
+from ldlm_monitor.logs.source.input_patterns import resolve
 from ldlm_monitor.playback.log_replay import Replay, ReplaySettings
-from ldlm_monitor.source.input_patterns import resolve
 
 
 def score_text(scores: Scores) -> str:

@@ -12,8 +12,8 @@ from ldlm_monitor.analysis.compare.difference_words import SPEED_BY
 from ldlm_monitor.analysis.compare.intervals import LEAST_VALUES
 from ldlm_monitor.analysis.readings import Column, Readings, RunReadings
 from ldlm_monitor.base.errors import InputError
-from ldlm_monitor.parse import Parser
-from ldlm_monitor.parse.run_names import RunNames
+from ldlm_monitor.logs.parse import Parser
+from ldlm_monitor.logs.parse.run_names import RunNames
 from ldlm_monitor.playback.log_replay import ReplaySettings, gather, refuse_unreadable
 
 _BATCH = ("global_batch_size", "global_train_batch_size", "total_batch_size")

@@ -1,0 +1,271 @@
+"""Kinship: what shows that one launch wrote a log and a file near it (contract, "Companions").
+
+Being near proves nothing: an older run's rows lie there too. Evidence is, in this order, a run
+or process that the log names, losses that agree at the same steps, and times that overlap.
+"""
+
+import math
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+
+from ldlm_monitor.base.chunk import Chunk, Origin
+from ldlm_monitor.base.records import Sample
+from ldlm_monitor.logs.history.file_head import (
+    HEAD_BYTES,
+    callback_header,
+    facts_in,
+    first_moment,
+    part,
+)
+from ldlm_monitor.logs.history.row_moments import row_moments
+from ldlm_monitor.logs.parse import Parser
+from ldlm_monitor.logs.parse.patterns import compile_pattern
+from ldlm_monitor.logs.parse.run_names import launch_time
+from ldlm_monitor.logs.source.companions import Companion, LaunchFacts, Surroundings, companions
+from ldlm_monitor.logs.source.file_system import Disk
+
+SLACK_SECONDS = 120.0
+"""How far apart two files of one launch may have been written last, where the log has no times. A
+choice: checkpoints and buffers take less, and a run that ended before has ended for longer."""
+ZONE_SECONDS = 14 * 3600.0  # the stamps of a copied log may be of any zone: UTC+14 is the farthest
+SHARED_STEPS = 3  # steps that compare two files. A choice: fewer agree by chance, more come late
+ALIKE = 0.005
+"""Relative difference of a loss as printed and as it is: logs print three digits or more."""
+FOREIGN = 0.2
+"""Median of the relative differences above which losses are another run's. Between it and `ALIKE`
+nothing is known: the log may print means over some steps, which are nearer than this."""
+TINY = 1e-9  # a loss so small that no log prints it, and that may be divided by
+LOOKS = (1024, 16 * 1024)
+"""Bytes, where losses begin and at a log's end, that are compared with a file: the second if the
+first share too few steps. A choice: the parser reads a megabyte a second, and logs are many."""
+FEW_BYTES = 16 * 1024  # up to here, each row more is looked at; a choice, it takes 20 ms at most
+_LOSS = compile_pattern(r"(?i)loss\D{1,16}\d")
+
+
+@dataclass(slots=True)
+class Traits:
+    """The facts in which launches differ. Times are Unix seconds; `start` is None if unknown.
+
+    `path` and `inode` are of the file, whose first `size` bytes are looked at. `run`: the name in a
+    callback's first row. `processes`: HOST:PID of the callback, or of NCCL's lines in a log.
+    `facts`: what leads to the files of a log's launch.
+    """
+
+    path: Path
+    inode: int
+    size: int
+    disk: Disk
+    start: float | None
+    end: float
+    run: str | None = None
+    processes: frozenset[str] = frozenset()
+    facts: LaunchFacts = field(default_factory=LaunchFacts)
+
+    def losses(self, look: int) -> dict[int, list[float]]:
+        """The finite losses at each step, in `look` first and last bytes."""
+        return _losses(self.path, self.inode, self.size, look, self.disk)
+
+
+_PROCESS = re.compile(rb"(?m)([\w.-]{1,253}:\d{1,10}):\d{1,10} \[\d{1,5}\] NCCL ")
+"""NCCL's HOST:PID:THREAD [GPU]; 253 characters are the longest name of a host."""
+
+
+def traits_of(path: Path, disk: Disk, *, exact: bool = False) -> Traits:
+    """The traits of a file, by its first and last bytes; `exact`: also by bytes that came just now.
+
+    Raises `TimeoutError`.
+    """
+    try:
+        status = disk.stat(path)
+    except TimeoutError:
+        raise
+    except OSError:  # the error is reported where the file is followed
+        return Traits(path, 0, 0, disk, None, math.inf)
+    size, end = status.st_size, status.st_mtime
+    if path.suffix == ".jsonl":
+        end = _last_row(path, size, end, disk)
+    # In eighths of it or less: a file that grows is not looked at again for each row.
+    step = 1 if exact or size < FEW_BYTES else 1 << (size.bit_length() - 4)
+    seen = size - size % step
+    start, run, processes, facts = _launch(path, status.st_ino, min(seen, HEAD_BYTES), disk)
+    return Traits(path, status.st_ino, seen, disk, start, end, run, processes, facts)
+
+
+@lru_cache(maxsize=1)
+def _parser() -> Parser:
+    """One for all files, since it is slow to make; a chunk that is `final` leaves nothing in it."""
+    return Parser()
+
+
+@lru_cache(maxsize=1024)  # files. A choice: more cost memory, fewer are read again at each search
+def _last_row(path: Path, size: int, written_at: float, disk: Disk) -> float:
+    tail = part(path, max(size - LOOKS[1], 0), disk)
+    return max((when for _, when in row_moments(tail)), default=written_at)
+
+
+@lru_cache(maxsize=4096)  # logs and files; each takes 200 bytes
+def _launch(
+    path: Path, inode: int, size: int, disk: Disk
+) -> tuple[float | None, str | None, frozenset[str], LaunchFacts]:
+    """`start`, `run`, `processes` and `facts` by a file's first `size` bytes."""
+    del inode  # only a key, as another file may get the name
+    head = part(path, 0, disk)[:size]
+    found = _PROCESS.findall(head) if b"] NCCL " in head else ()
+    named = {each.decode("ascii", "replace") for each in found}
+    header = callback_header(head)
+    start = next((when for _, when in row_moments(head)), None)
+    start = start or launch_time(str(path)) or first_moment(head)
+    if header is None:
+        return start, None, frozenset(named), facts_in(head)
+    process = f"{header.get('host')}:{header.get('pid')}"
+    return start, str(header["run"]), frozenset({process}), LaunchFacts()
+
+
+@lru_cache(maxsize=1024)  # looks. A choice: more cost memory, fewer are repeated at each search
+def _losses(path: Path, inode: int, size: int, look: int, disk: Disk) -> dict[int, list[float]]:
+    del inode  # only a key, as in `_launch`
+    losses: dict[int, list[float]] = {}
+    for data in _looked_at(path, size, look, disk):
+        chunk = Chunk(str(path), (0, 0, 0), 0, 1, data, final=True)
+        for each in _parser().feed(chunk, Origin(""), 0.0):
+            loss = each.values.get("loss", math.nan) if isinstance(each, Sample) else math.nan
+            if isinstance(each, Sample) and each.step is not None and math.isfinite(loss):
+                losses.setdefault(each.step, []).append(loss)
+    return losses
+
+
+def _looked_at(path: Path, size: int, look: int, disk: Disk) -> Iterator[bytes]:
+    """`look` bytes from the first loss on, and the last ones, of the first `size` bytes."""
+    head = part(path, 0, disk)[:size]
+    first = _LOSS.search(head)
+    start = 0 if first is None else max(head.rfind(b"\n", 0, first.span()[0]), 0)
+    if first is not None:
+        yield head[start : start + look]
+    after = max(size - look, min(start + look, HEAD_BYTES))
+    if after < size:
+        tail = part(path, after, disk)[: size - after]
+        yield tail[tail.find(b"\n") + 1 :]
+
+
+def kin(
+    log: Path, around: Surroundings, known: Collection[Path] = ()
+) -> tuple[list[Companion], list[Companion]]:
+    """The companions of a log, and the files near it that are none, each with the reason.
+
+    `known`: companions found before, which need no evidence. Raises `TimeoutError` as
+    `companions` does.
+    """
+    traits = traits_of(log, around.disk)
+    found: list[Companion] = []
+    doubtful = companions(log, traits.facts, around)
+    named = {each.path: each.reason for each in doubtful}
+    sure = {each.path for each in doubtful if around.disk.realpath(each.path) in known}
+    if len(sure) == len(doubtful):
+        return doubtful, []
+    count = len(doubtful) + 1
+    while len(doubtful) < count:
+        count = len(doubtful)
+        strangers: list[Companion] = []
+        for each in doubtful:
+            other = traits_of(each.path, around.disk)
+            is_sure = each.path in sure
+            why, is_kin = ("", True) if is_sure else evidence(traits, other, named[each.path])
+            (found if is_kin else strangers).append(replace(each, reason=why))
+            if is_kin:
+                # What was written while a companion was is of that launch too.
+                traits.start, traits.run = traits.start or other.start, other.run or traits.run
+        doubtful = strangers
+    return sorted(found, key=lambda each: each.path), doubtful
+
+
+def evidence(log: Traits, other: Traits, named: str) -> tuple[str, bool]:
+    """Why a file is a log's companion, and True; or why it is none, and False.
+
+    `named`: how the log names the file or its folder; "" if it names neither.
+    """
+    if why := _is_older(log, other):
+        return why, False
+    if named := named or _named(log, other):
+        return named, True
+    apart = _compared(log, other)
+    typical = median(apart) if len(apart) >= SHARED_STEPS else None
+    if typical is not None and typical <= ALIKE:
+        return f"its losses are those of the log at {len(apart)} steps", True
+    if typical is not None and typical > FOREIGN:
+        return "the losses at the log's steps are others", False
+    if _overlap(log, other):
+        return "it was written while its log was", True
+    return "nothing shows that one launch wrote both", False
+
+
+def _named(log: Traits, other: Traits) -> str:
+    """How the log, or a companion that was found before, names a callback's file; "" if none."""
+    if other.run in log.facts.names():
+        return f"its log names the run {other.run}"
+    for process in log.processes & other.processes:
+        return f"its log names the process {process}"
+    if other.run is not None and other.run == log.run and _overlap(log, other):
+        return f"it is of the run {other.run}, as another companion is"
+    return ""
+
+
+def _is_older(log: Traits, other: Traits) -> str:
+    """What shows that a file ended before the log's launch; "" if nothing does."""
+    if log.start is not None and other.end < log.start - ZONE_SECONDS:
+        return "the last write was before the log began"
+    # A run of the same seed begins with the same losses, but the log never came so far.
+    is_before = other.start is not None and other.end < log.end - SLACK_SECONDS
+    if not is_before or not _is_ahead(log, other):
+        return ""
+    # The log may have grown since it was looked at.
+    is_ahead = _is_ahead(traits_of(log.path, log.disk, exact=True), other)
+    return "the last row, of a later step, was before the log's last line" if is_ahead else ""
+
+
+def _is_ahead(log: Traits, other: Traits) -> bool:
+    steps = sorted(log.losses(LOOKS[0]))
+    if len(steps) < 2:
+        return False
+    stride = median(after - before for before, after in pairwise(steps))
+    return max(other.losses(HEAD_BYTES), default=0) > steps[-1] + stride
+
+
+def _compared(log: Traits, other: Traits) -> list[float]:
+    """The differences of losses, by the shortest look at the log that decides."""
+    apart: list[float] = []
+    theirs = other.losses(HEAD_BYTES)
+    for look in LOOKS if theirs else ():
+        apart = differences(log.losses(look), theirs)
+        if len(apart) >= SHARED_STEPS:
+            break
+    return apart
+
+
+def _overlap(log: Traits, other: Traits) -> bool:
+    """Whether a file with times was written while the log was."""
+    begun = log.end - SLACK_SECONDS if log.start is None else log.start
+    late = log.end + SLACK_SECONDS
+    return other.start is not None and other.start <= late and other.end >= begun
+
+
+def differences(log: dict[int, list[float]], other: dict[int, list[float]]) -> list[float]:
+    """The relative differences of losses at the steps that both have.
+
+    Rows of the callback and of trainers number steps from 0, many logs from 1: the nearer counts.
+    """
+    pairs = (
+        [(a, b) for a in values for each in (step, step - 1) for b in other.get(each, ())]
+        for step, values in log.items()
+    )
+    return [min(abs(a - b) / max(abs(a), abs(b), TINY) for a, b in each) for each in pairs if each]
+
+
+def has_losses(path: Path, disk: Disk) -> bool:
+    """Whether a file's first or last bytes have a loss at a step. Raises `TimeoutError`."""
+    traits = traits_of(path, disk, exact=True)
+    return any(traits.losses(look) for look in LOOKS)

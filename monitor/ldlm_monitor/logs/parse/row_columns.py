@@ -1,0 +1,220 @@
+"""Reads files of JSON lines: consecutive rows with the same keys as columns.
+
+Reading a single row costs 3 us, mostly for creating objects. Consecutive rows with the same
+keys are decoded by a msgspec struct made for these keys, and become one `SampleBlock`, for a
+third of that. The struct accepts only flat rows of finite numbers; other rows (with a bare
+NaN, a nested object, another key or type) are read one by one.
+
+A key that only some rows have (such as a value that is printed every 100 steps) would cut
+the blocks. So after two rows with the key, the struct has the key as optional, and its values
+are in `SampleBlock.sparse`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import lru_cache
+from itertools import chain, compress, count, islice, pairwise, repeat
+from operator import ge, gt, is_not
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from ldlm_monitor.base.records import SampleBlock, as_count
+from ldlm_monitor.logs.parse.event_rules import RecordPlace
+from ldlm_monitor.logs.parse.jsonl import EARLIEST, LATEST, STEPS, TIMES
+from ldlm_monitor.logs.parse.vocabulary import MAX_KEY, is_known, measure
+
+ValueKind: TypeAlias = Literal["number", "str", "bool", "none", "step row"]
+"""The kinds of JSON values in flat rows; `step row` is the `type` of the callback's metric rows."""
+Signature: TypeAlias = tuple[tuple[str, ValueKind], ...]
+"""A row's keys in their order, each with the kind of its value."""
+
+MAX_KEYS = 256
+"""Most keys of rows read as columns. A choice: msgspec searches linearly, so that more are slow."""
+MAX_OPTIONAL = 16
+"""Most keys that only some rows may have. A choice: more slow each row, fewer end blocks early."""
+_FIELD_TYPES: dict[ValueKind, Any] = {  # what msgspec accepts as a value of each kind
+    "number": float,
+    "str": str,
+    "bool": bool,
+    "none": None,
+    "step row": Literal["step"],
+}
+# The kind of a decoded value, by its class.
+_KINDS: dict[type, ValueKind] = {int: "number", float: "number", str: "str", bool: "bool"}
+_KINDS[type(None)] = "none"
+_ONE_BY_ONE = "the rows must be read one by one"  # the text of an error that `shape_of` catches
+_PER_ROW_KEYS = frozenset({*STEPS, *TIMES, "epoch", "rank", "type", "schema"})
+"""Keys that place a row (step, time, rank) or give its type: every row needs them or none."""
+_PROGRESS = frozenset({"progress", "total_steps", "eval_progress", "skip_progress"})
+"""Values that cannot be `sparse`: runs read them row by row, `sparse` ones after a whole block."""
+
+
+def signature(row: dict[str, Any]) -> Signature | None:
+    """The signature of a row; None if the row is nested, not of metrics, or has too many keys.
+
+    Rows with a key beyond `MAX_KEY` have none, as signatures are cached and must stay small.
+    """
+    if not 0 < len(row) <= MAX_KEYS or max(map(len, row)) > MAX_KEY:
+        return None
+    try:
+        signed = [(key, _KINDS[value.__class__]) for key, value in row.items()]
+    except KeyError:
+        return None
+    if isinstance(row.get("type"), str):
+        if row["type"] != "step" or not isinstance(row.get("schema", ""), str):
+            return None
+        signed = [(key, "step row" if key == "type" else kind) for key, kind in signed]
+    return tuple(signed)
+
+
+@lru_cache(maxsize=256)  # a choice: a file has few signatures, and each takes memory
+def shape_of(signed: Signature, optional: Signature = ()) -> RowShape | None:
+    """The reader of rows of a signature; None if such rows must be read one by one."""
+    try:
+        return RowShape(signed, optional)
+    except ValueError:
+        return None
+
+
+class RowShape:
+    """Reads rows of one signature, with any of the `optional` keys.
+
+    Raises `ValueError` for a signature without a step, and for rows that must be read one by
+    one, such as those with two keys of one canonical name, or with a time or number as text.
+    """
+
+    def __init__(self, signed: Signature, optional: Signature = ()) -> None:
+        self.signature = signed
+        self.optional = optional
+        self._step = _sole(signed, STEPS)
+        if self._step is None:
+            raise ValueError("no step")
+        keys = (TIMES, ("epoch",), ("rank",))
+        self._time, self._epoch, self._rank = (_sole(signed, each) for each in keys)
+        if any(key in _PER_ROW_KEYS for key, _ in optional):
+            raise ValueError(_ONE_BY_ONE)
+        taken = (self._step, self._epoch, self._rank)
+        names = _names((*signed, *optional), taken)
+        self._names = [(index, name) for index, name in names if index < len(signed)]
+        self._sparse = names[len(self._names) :]
+        if any(name in _PROGRESS for _, name in self._sparse):
+            raise ValueError(_ONE_BY_ONE)
+        self._decode = _decoder(signed, optional).decode
+
+    def with_more(self, signed: Signature) -> RowShape | None:
+        """A reader for rows of both signatures; None if impossible, as when `signed` lacks keys."""
+        others = dict(signed)
+        if any(others.pop(key, None) != kind for key, kind in self.signature):
+            return None
+        optional = {**dict(self.optional), **others}
+        if not dict(self.optional).items() <= optional.items() or len(optional) > MAX_OPTIONAL:
+            return None
+        return shape_of(self.signature, tuple(optional.items()))
+
+    def decode(self, raws: list[bytes], start: int) -> list[msgspec.Struct]:
+        """Decode the rows from index `start` on, up to the first row of another form."""
+        rows: list[msgspec.Struct] = []
+        # The rows decoded before an exception stay in the list.
+        with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+            rows.extend(map(self._decode, islice(raws, start, None)))
+        return rows
+
+    def blocks(
+        self, rows: list[msgspec.Struct], place: RecordPlace, offsets: list[int]
+    ) -> list[SampleBlock] | None:
+        """Blocks of decoded rows, the first at `place`; None if rows must be read one by one."""
+        width = len(self.signature) + len(self.optional)
+        flat = list(chain.from_iterable(map(msgspec.structs.astuple, rows)))
+        column = flat[self._step :: width]
+        steps = list(map(int, column)) if all(map(float.is_integer, column)) else None
+        rank, times = place.rank, None
+        if self._rank is not None:
+            ranks = flat[self._rank :: width]
+            rank = as_count(ranks[0])
+            if rank is None or min(ranks) != max(ranks):
+                return None
+        if self._time is not None:
+            column = flat[self._time :: width]
+            known = min(column) >= EARLIEST and max(column) <= LATEST
+            if not known and any(EARLIEST <= value <= LATEST for value in column):
+                return None
+            times = column if known else None
+        if steps is None:
+            return None
+        values: dict[str, Sequence[float]] = {
+            name: flat[index::width]
+            for index, name in self._names
+            if times is None or index != self._time
+        }
+        sparse: dict[str, dict[int, float]] = {}
+        for index, name in self._sparse:
+            column = flat[index::width]
+            present = list(map(is_not, column, repeat(msgspec.UNSET)))
+            if all(present):
+                values[name] = column
+            elif any(present):
+                sparse[name] = dict(compress(enumerate(column), present))
+        if not values:
+            return None  # a row without numbers may be an error's message
+        epochs = None if self._epoch is None else flat[self._epoch :: width]
+        whole = SampleBlock(
+            run=place.origin.run,
+            rank=rank,
+            path=place.path,
+            first_line=place.line,
+            offsets=offsets,
+            steps=steps,
+            epochs=epochs,
+            times=times,
+            values=values,
+            sparse=sparse,
+        )
+        rising = _rising(whole)
+        ends = [step for block in rising for step in (block.steps[0], block.steps[-1])]
+        return None if None in map(as_count, ends) else rising
+
+
+def _sole(signed: Signature, keys: tuple[str, ...]) -> int | None:
+    """The index of the one number with a key of `keys`, or None; `ValueError` for a text or two."""
+    found = [(index, kind) for index, (key, kind) in enumerate(signed) if key in keys]
+    if len(found) > 1 or any(kind == "str" for _, kind in found):
+        raise ValueError(_ONE_BY_ONE)
+    return found[0][0] if found and found[0][1] == "number" else None
+
+
+def _names(signed: Signature, taken: tuple[int | None, ...]) -> list[tuple[int, str]]:
+    names: dict[str, int] = {}
+    for index, (key, kind) in enumerate(signed):
+        meant = measure(key[:MAX_KEY])
+        name = meant.name
+        if name in names or meant.factor != 1 or (kind == "str" and is_known(name)):
+            raise ValueError(_ONE_BY_ONE)
+        if kind == "number" and index not in taken:
+            names[name] = index
+    return [(index, name) for name, index in names.items()]
+
+
+def _decoder(signed: Signature, optional: Signature) -> msgspec.json.Decoder[msgspec.Struct]:
+    fields: list[tuple[Any, ...]] = [(_FIELD_TYPES[kind],) for _, kind in signed]
+    fields += [(_FIELD_TYPES[kind] | msgspec.UnsetType, msgspec.UNSET) for _, kind in optional]
+    row = msgspec.defstruct(
+        "Row",
+        [(f"f{index}", *field) for index, field in enumerate(fields)],
+        rename={f"f{index}": key for index, (key, _) in enumerate((*signed, *optional))},
+        forbid_unknown_fields=True,
+        gc=False,
+    )
+    return msgspec.json.Decoder(row)
+
+
+def _rising(block: SampleBlock) -> list[SampleBlock]:
+    """The block, cut before each line whose step does not rise or whose time falls."""
+    steps, times = block.steps, block.times or ()
+    cuts = {*compress(count(1), map(ge, steps, islice(steps, 1, None)))}
+    cuts |= {*compress(count(1), map(gt, times, islice(times, 1, None)))}
+    if not cuts:
+        return [block]
+    return [block.part(start, stop) for start, stop in pairwise([0, *sorted(cuts), len(steps)])]

@@ -1,0 +1,101 @@
+"""The reader of JSON-lines files: similar rows are read as columns, others one by one."""
+
+from itertools import accumulate, count
+from operator import add
+from typing import Any
+
+from ldlm_monitor.base.chunk import Chunk, Origin
+from ldlm_monitor.base.records import Record, SampleBlock
+from ldlm_monitor.logs.parse import jsonl
+from ldlm_monitor.logs.parse.event_rules import RecordPlace
+from ldlm_monitor.logs.parse.jsonl import BadRowError
+from ldlm_monitor.logs.parse.row_columns import RowShape, shape_of, signature
+from ldlm_monitor.logs.parse.text_lines import WholeFile
+
+
+class RowReader(WholeFile):
+    """Reads the rows of a JSON-lines file: consecutive rows with the same keys as blocks.
+
+    `errors` counts lines that are not JSON objects, and callback records that lack a field.
+    """
+
+    name = "JSON lines"
+
+    def __init__(self) -> None:
+        self._rank: int | None = None
+        self._shape: RowShape | None = None
+        self._alone: tuple[int, tuple[str, ...]] = (-1, ())  # line, keys of the last single row
+        self._shown = -1  # offset of an unfinished row whose records `peek` has returned
+
+    def feed(self, chunk: Chunk, origin: Origin) -> list[Record | SampleBlock]:
+        """The records of a chunk's rows, in order of position."""
+        raws = chunk.data.split(b"\n")
+        if not raws[-1]:
+            raws.pop()
+        lengths = accumulate(map(len, raws[:-1]), initial=0)
+        offsets = list(map(add, lengths, count(chunk.offset)))  # one byte ends each row
+        if chunk.offset == self._shown:
+            raws[:1] = [b""]
+        found: list[Record | SampleBlock] = []
+        at = 0
+        while at < len(raws):
+            shape = self._shape
+            alike = shape.decode(raws, at) if shape is not None else []
+            stop = at + len(alike)
+            owner = origin if self._rank is None else Origin(origin.run, origin.node, self._rank)
+            place = RecordPlace.of(chunk, chunk.line + at, offsets[at], owner)
+            try:
+                blocks = shape.blocks(alike, place, offsets[at:stop]) if shape and alike else []
+            except Exception as fault:  # noqa: BLE001 # after a bug of ours, read them one by one
+                self.on_fault(place.position, fault)
+                blocks = None
+            for block in blocks or ():
+                found += (block,) if len(block) > 1 else block.samples()
+            first = at if blocks is None else stop
+            for index in range(first, min(stop + 1, len(raws))):
+                place = RecordPlace.of(chunk, chunk.line + index, offsets[index], owner)
+                found += self._row(raws[index], place)
+            at = stop + 1
+        return found
+
+    def peek(self, chunk: Chunk, origin: Origin) -> list[Record]:
+        """The records of a last row that lacks only its newline; `feed` then skips the row."""
+        if chunk.offset == self._shown or not chunk.data.rstrip().endswith(b"}"):
+            return []
+        errors = self.errors
+        place = RecordPlace.of(chunk, chunk.line, chunk.offset, origin)
+        found = self._row(chunk.data, place.known(self._rank, None))
+        if self.errors == errors:
+            self._shown = chunk.offset
+        self.errors = errors  # the row may be unfinished, which is no error
+        return found
+
+    def _row(self, raw: bytes, place: RecordPlace) -> list[Record]:
+        if not raw or raw.isspace():
+            return []
+        try:
+            row = jsonl.decode(raw)
+            found = jsonl.records(row, place)
+            if row.get("type") == "run" and found:
+                self._rank = found[0].rank
+            self._learn(row, place.line)
+        except BadRowError:
+            self.errors += 1
+            return []
+        except Exception as fault:  # noqa: BLE001 # a bug of ours costs this row alone
+            self.on_fault(place.position, fault)
+            return []
+        return found
+
+    def _learn(self, row: dict[str, Any], line: int) -> None:
+        """Make a reader of similar rows once two rows with the same keys were read one by one."""
+        before, self._alone = self._alone, (line, tuple(row))
+        if before[1] != self._alone[1]:
+            return
+        signed, shape = signature(row), self._shape
+        if signed is None or (shape is not None and shape.signature == signed):
+            return
+        wider = None if shape is None else shape.with_more(signed)
+        if wider is None and before[0] == line - 1:
+            wider = shape_of(signed)
+        self._shape = wider or shape

@@ -1,0 +1,142 @@
+"""The vocabulary: translates a trainer's key to a canonical name (`names.CANONICAL_VALUES`).
+
+The known keys are data (`data/vocabulary.yml`); `measure` also covers keys that follow a pattern.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ldlm_monitor.base.names import CANONICAL_PREFIXES, CANONICAL_VALUES
+from ldlm_monitor.base.text.yaml_loader import packaged_yaml
+from ldlm_monitor.logs.parse.patterns import scaled
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A canonical name, and the factor that converts a trainer's number to the name's unit."""
+
+    name: str
+    factor: float = 1.0
+
+
+_DATA = packaged_yaml(__package__, "data/vocabulary.yml")
+_KNOWN = {  # the meaning of each packaged key, as `plain` spells it
+    **{key: Measure(name) for name, keys in _DATA["aliases"].items() for key in keys},
+    **{
+        key: Measure(part["name"], part["factor"])
+        for part in _DATA["scaled"]
+        for key in part["keys"]
+    },
+}
+STEP_KEYS = frozenset(_DATA["steps"])
+"""The keys of optimizer steps, as `plain` spells them."""
+EPOCH_KEYS = frozenset(_DATA["epochs"])
+"""The keys of epochs, as `plain` spells them."""
+_TRAINING_ONLY = frozenset(("loss", "eval_loss", "grad_norm", "accuracy", "step_seconds", "ppl"))
+"""Canonical names that no settings file has, unlike `learning_rate`: a training reported them."""
+_OPTIMIZER_LR = re.compile(r"lr_[a-z0-9]+_group0")  # Composer's `lr-DecoupledAdamW/group0`
+MAX_KEY = 128
+"""Characters kept of a key, a choice: metrics have shorter names; longer ones swell labels."""
+_QUALIFIERS = frozenset(_DATA["loss_qualifiers"])
+EVALUATIONS = frozenset(_DATA["loss_evaluations"])
+"""The words that name an evaluation, as `plain` spells them."""
+_NEUTRAL = _QUALIFIERS.union(_DATA["loss_neutral"])
+_MAX_CACHED = 4096
+"""Keys per cache, a choice: a trainer has some hundreds; keys of JSON are unbounded input."""
+
+
+@lru_cache(maxsize=_MAX_CACHED)
+def plain(key: str) -> str:
+    """A key in lower case, with one `_` for each sequence of characters other than `a-z0-9`."""
+    return re.sub(r"[^a-z0-9]+", "_", key.lower()).strip("_")
+
+
+@lru_cache(maxsize=_MAX_CACHED)
+def measure(key: str) -> Measure:
+    """The canonical name and factor of a key; an unknown key gets lower case and `_`, factor 1."""
+    name = re.sub(r"[^a-z0-9_]", "_", key.lower())
+    spelled = plain(key)
+    known = _KNOWN.get(spelled)
+    if known is not None:
+        return known
+    if spelled in CANONICAL_VALUES:
+        return Measure(spelled)
+    if not name.startswith(CANONICAL_PREFIXES) and (loss := _qualified_loss(spelled)):
+        return Measure(loss)
+    if _OPTIMIZER_LR.fullmatch(spelled):
+        return Measure("learning_rate")
+    component = name.removesuffix("_loss")
+    if component != name and component and not name.startswith(CANONICAL_PREFIXES):
+        return Measure(f"loss_{component.removeprefix('train_')}")
+    return Measure(name)
+
+
+def put(values: dict[str, float], key: str, value: float) -> None:
+    """Add a number under its canonical name and in its unit.
+
+    If several keys of a line have the same canonical name, the key that is the name wins,
+    otherwise the first.
+    """
+    meant = measure(key)
+    if meant.factor != 1:
+        value = scaled(value, meant.factor)
+    if meant.name == key:
+        values[key] = value
+    else:
+        values.setdefault(meant.name, value)
+
+
+def is_count(key: str) -> bool:
+    """Whether a trainer's key counts steps or epochs."""
+    return plain(key) in STEP_KEYS or plain(key) in EPOCH_KEYS
+
+
+@lru_cache(maxsize=_MAX_CACHED)
+def is_metric(key: str) -> bool:
+    """Whether a trainer's key has a canonical name, or is one."""
+    spelled = plain(key)
+    return spelled in _KNOWN or spelled in CANONICAL_VALUES or _qualified_loss(spelled) is not None
+
+
+def _qualified_loss(spelled: str) -> str | None:
+    """The name of a loss with qualifiers, `mean_batch_loss` or `test_avg_loss`; None for others."""
+    words = set(spelled.split("_")) - _QUALIFIERS
+    if "loss" not in words or words - EVALUATIONS != {"loss"}:
+        return None
+    return "loss" if len(words) == 1 else "eval_loss"
+
+
+def is_loss(name: str) -> bool:
+    """Whether a canonical name is the loss of a training or a part of it."""
+    return name == "loss" or (name.startswith("loss_") and name != "loss_scale")
+
+
+def is_training(values: Mapping[str, float]) -> bool:
+    """Whether canonical values include one that only a training reports."""
+    return any(name in _TRAINING_ONLY or name.startswith(("loss_", "eval_")) for name in values)
+
+
+@lru_cache(maxsize=_MAX_CACHED)
+def is_known(name: str) -> bool:
+    """Whether a name is one of the public canonical names, with or without a component."""
+    return name in CANONICAL_VALUES or name.startswith(CANONICAL_PREFIXES)
+
+
+def known_part(key: str) -> tuple[str, str]:
+    """The part of a key of several words that has a canonical name, and the words before it."""
+    words = key.split(" ")
+    last = len(words) - (2 if words[-1].startswith("(") and len(words) > 1 else 1)
+    begin = next((at for at in range(last) if _is_known(" ".join(words[at:]))), last)
+    # A word before `loss` names a component, `D loss` or `policy loss`; `rank0` does not.
+    if begin and plain(words[begin]) == "loss":
+        before = words[begin - 1]
+        named = before.isalpha() and before not in _NEUTRAL
+        begin -= named or before[0].isupper()
+    known = _is_known(" ".join(words[begin:])) or begin < last
+    return " ".join(words[begin:]) if known else key, " ".join(words[:begin])
+
+
+def _is_known(key: str) -> bool:
+    return is_count(key) or is_metric(key)

@@ -1,0 +1,70 @@
+"""What rotations and copies do to a followed file: where its content lies afterwards."""
+
+import errno
+from pathlib import Path
+
+from ldlm_monitor.logs.source.file_identity import COPY_BYTES
+from ldlm_monitor.logs.source.file_system import key_of
+from ldlm_monitor.logs.source.rotated_files import rotated_beside
+from ldlm_monitor.logs.source.tail import Tail
+
+REST_BYTES = 8 * 1024 * 1024
+"""If a file has more unread bytes, its copy is read from the start. A choice, as much as a turn
+reads (`follower.TURN_BYTES`): comparing more delays the other files."""
+
+
+def files_since(last: Tail, place: Path) -> list[Path] | None:
+    """The files that were at `place` after that of `last`, the oldest first, and are rotated now.
+
+    None if `last` itself was not rotated. A file that was written after the last look at `last`
+    lay at `place` in between; it may have been read since.
+    """
+    found = rotated_beside(last.disk, place)
+    if last.key not in map(key_of, found.values()):
+        return None
+    since = {path: each.st_mtime_ns for path, each in found.items()}
+    return sorted((path for path in since if since[path] >= last.modified), key=since.__getitem__)
+
+
+def is_copy_of(tail: Tail | None, descriptor: int) -> bool:
+    """Whether a file begins with what was read of `tail`, as copies do. Raises `OSError`."""
+    enough = tail is not None and tail.fingerprint.position >= COPY_BYTES
+    return tail is not None and enough and tail.same_content(descriptor)
+
+
+def is_copied_by(tail: Tail, descriptor: int) -> bool:
+    """Whether the file behind `descriptor` is a copy that replaced the file of `tail`.
+
+    rsync replaces a file so: the copy has the old file's whole content, and the old file is
+    deleted. After a rotation the old file would have another name. Raises `OSError`.
+    """
+    disk, offset, size, names = tail.disk, tail.splitter.offset, tail.size, 0
+    if tail.descriptor is not None:
+        try:
+            status = disk.fstat(tail.descriptor)
+            size, names = status.st_size, status.st_nlink
+        except OSError as error:
+            if error.errno != errno.ESTALE:
+                raise
+            tail.close()  # the file is deleted, and its handle cannot be read any more
+    rest = size - offset
+    if names or offset < COPY_BYTES or rest > REST_BYTES:
+        return False
+    if not tail.position().is_copied(disk, descriptor):
+        return False
+    copied = disk.pread(descriptor, rest, offset)
+    if tail.descriptor is None:
+        return len(copied) == rest
+    return disk.pread(tail.descriptor, rest, offset) == copied
+
+
+def leave_rest(tail: Tail) -> None:
+    """Skip the unread bytes of `tail`, which the copy of its file has. Raises `OSError`."""
+    if tail.descriptor is not None:
+        offset, line = tail.splitter.offset, tail.splitter.line
+        rest = tail.disk.pread(tail.descriptor, REST_BYTES, offset)
+        counted = None if tail.splitter.framed else line + rest.count(b"\n")
+        checksum = tail.fingerprint.checksum
+        if checksum is not None:
+            checksum = checksum.more(rest, offset)
+        tail.start_at(offset + len(rest), counted, checksum=checksum)
