@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import side_by_side as bench
 from ldlm_monitor.base import names
 from ldlm_monitor.base.points import Point, make_labels
-from ldlm_monitor.core.packaged_rules import packaged_rules
+from ldlm_monitor.judge.core.packaged_rules import packaged_rules
 from ldlm_promrules.alerting import AlertStates, load_rules
 from ldlm_promrules.promql import Evaluator, parse
 from ldlm_promrules.query_answers import over

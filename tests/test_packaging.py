@@ -75,7 +75,7 @@ def test_rules_dashboards_and_definitions_are_files_in_the_wheel(wheel: Path) ->
         for path in sorted((checkout / folder).rglob("*"))
         if path.is_file() and "generate" not in path.parts and path.suffix != ".pyc"
     ]
-    assert "ldlm_monitor/alerts/packaged/default.yml" in wanted
+    assert "ldlm_monitor/judge/core/packaged/default.yml" in wanted
     others = {
         "ldlm_monitor/tui/app.tcss",
         "ldlm_monitor/playback/demo.jsonl.gz",
@@ -115,7 +115,7 @@ def test_a_wheel_of_the_source_distribution_is_the_same(
 @pytest.mark.parametrize("name", ["rules/default.yml", "dashboards/ldlm-fleet.json", "setup.sh"])
 def test_the_source_distribution_holds_what_a_checkout_needs(unpacked: Path, name: str) -> None:
     assert (unpacked / name).is_file()
-    assert (unpacked / "monitor/ldlm_monitor/alerts/packaged/default.yml").is_file()
+    assert (unpacked / "monitor/ldlm_monitor/judge/core/packaged/default.yml").is_file()
 
 
 def test_the_package_page_leads_into_the_repository(wheel: Path) -> None:
@@ -372,7 +372,7 @@ def test_an_installed_wheel_finds_its_rules(wheels: Path, tmp_path: Path) -> Non
     pip_into(venv, "--no-deps", *wheels.glob("*.whl"))
     environment = os.environ | {"PYTHONPATH": sysconfig.get_path("purelib")}
     where = subprocess.run(
-        [python, "-c", "from ldlm_monitor.core.packaged_rules import *; print(*packaged_rules())"],
+        [python, "-c", "from ldlm_monitor.judge.core.packaged_rules import *; print(*packaged_rules())"],
         env=environment, cwd=tmp_path, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert Path(where.stdout.strip()).is_relative_to(venv)

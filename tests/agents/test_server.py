@@ -15,8 +15,8 @@ from ldlm_monitor.base.chunk import Chunk  # noqa: E402
 from ldlm_monitor.base.errors import InputError  # noqa: E402
 from ldlm_monitor.base.text.sanitize import redact  # noqa: E402
 from ldlm_monitor.cli import main  # noqa: E402
-from ldlm_monitor.core.monitor import Monitor  # noqa: E402
 from ldlm_monitor.daemon.local_source import LocalSource  # noqa: E402
+from ldlm_monitor.judge.core.monitor import Monitor  # noqa: E402
 from ldlm_monitor.mcp import cited_facts  # noqa: E402
 from ldlm_monitor.mcp.agent_answers import Tools  # noqa: E402
 from ldlm_monitor.mcp.mcp_server import NAMES, HttpMount  # noqa: E402

@@ -9,7 +9,7 @@ import pytest
 
 from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.config import Settings
-from ldlm_monitor.core.monitor import Monitor
+from ldlm_monitor.judge.core.monitor import Monitor
 
 STEPS = """
 callback = HealthCallback(out=sys.argv[1])

@@ -20,9 +20,9 @@ from ldlm_callback.steps import Steps  # noqa: E402
 from ldlm_callback.writer import encode  # noqa: E402
 from ldlm_monitor.base.chunk import Chunk, Origin  # noqa: E402
 from ldlm_monitor.base.records import Event  # noqa: E402
+from ldlm_monitor.judge.run.replicas import Replicas  # noqa: E402
 from ldlm_monitor.logs.parse.row_reader import RowReader  # noqa: E402
 from ldlm_monitor.monitor import Monitor  # noqa: E402
-from ldlm_monitor.run.replicas import Replicas  # noqa: E402
 
 EVERY = 3
 """Steps between two checks."""

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from ldlm_callback.writer import encode
 
 if TYPE_CHECKING:
-    from ldlm_monitor.core.monitor import Monitor
+    from ldlm_monitor.judge.core.monitor import Monitor
 
 
 def watched(tmp_path) -> "Monitor":
     """A monitor that has read the file of rank 0."""
     from ldlm_monitor.base.chunk import Chunk
-    from ldlm_monitor.core.monitor import Monitor
+    from ldlm_monitor.judge.core.monitor import Monitor
 
     monitor = Monitor()
     path = tmp_path / "health_rank0.jsonl"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import strangers
-from ldlm_monitor.core.packaged_rules import packaged_rules
+from ldlm_monitor.judge.core.packaged_rules import packaged_rules
 from ldlm_promrules.alerting import load_rules
 from ldlm_promrules.promql import parse
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.detect.detectors import Detector, MemoryDetector
-from ldlm_monitor.detect.gradient import GradientDetector, LossScaleDetector, OverflowDetector
-from ldlm_monitor.detect.loss_constant import ConstantDetector
-from ldlm_monitor.detect.loss_trend import LossDetector
-from ldlm_monitor.detect.throughput import ThroughputDetector
+from ldlm_monitor.judge.detect.detectors import Detector, MemoryDetector
+from ldlm_monitor.judge.detect.gradient import GradientDetector, LossScaleDetector, OverflowDetector
+from ldlm_monitor.judge.detect.loss_constant import ConstantDetector
+from ldlm_monitor.judge.detect.loss_trend import LossDetector
+from ldlm_monitor.judge.detect.throughput import ThroughputDetector
 
 DETECTORS = (
     LossDetector,

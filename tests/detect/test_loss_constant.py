@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from ldlm_monitor.detect.loss_constant import ConstantDetector
+from ldlm_monitor.judge.detect.loss_constant import ConstantDetector
 
 
 def highest(losses: list[float]) -> float:

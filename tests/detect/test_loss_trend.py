@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.detect.loss_trend import LossDetector, trend
+from ldlm_monitor.judge.detect.loss_trend import LossDetector, trend
 
 STEPS = 3000
 

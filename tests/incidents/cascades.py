@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.base.incident_view import IncidentView
-from ldlm_monitor.core.monitor import Monitor
+from ldlm_monitor.judge.core.monitor import Monitor
 from ldlm_monitor.logs.parse.run_names import RunNames
 
 START = 1_780_000_000.0

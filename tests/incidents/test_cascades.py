@@ -10,7 +10,7 @@ from cascades import RUN, START, Line, agents, incident_of, nccl_timeout, played
 
 from ldlm_monitor.base.chunk import Chunk, Origin
 from ldlm_monitor.base.records import Event
-from ldlm_monitor.incidents import Incidents, RunFacts
+from ldlm_monitor.judge.incidents import Incidents, RunFacts
 from ldlm_monitor.logs.parse import Parser
 
 ALL = range(64)

@@ -6,7 +6,7 @@ import pytest
 
 from ldlm_monitor.base.snapshot import RunView
 from ldlm_monitor.config import Settings
-from ldlm_monitor.incidents.decision_table import (
+from ldlm_monitor.judge.incidents.decision_table import (
     DecisionFacts,
     decide,
     decision_table,

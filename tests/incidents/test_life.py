@@ -17,11 +17,11 @@ from ldlm_monitor.base.incident_view import IncidentView
 from ldlm_monitor.base.records import Event, Position
 from ldlm_monitor.base.text.lines import transition_line
 from ldlm_monitor.config import Settings
-from ldlm_monitor.core.assemble import assemble
-from ldlm_monitor.core.monitor import Monitor
-from ldlm_monitor.incidents import Incidents, RunFacts
-from ldlm_monitor.incidents.clues import Clue, ranks_in
-from ldlm_monitor.incidents.incident import Incident
+from ldlm_monitor.judge.core.assemble import assemble
+from ldlm_monitor.judge.core.monitor import Monitor
+from ldlm_monitor.judge.incidents import Incidents, RunFacts
+from ldlm_monitor.judge.incidents.clues import Clue, ranks_in
+from ldlm_monitor.judge.incidents.incident import Incident
 from ldlm_monitor.notify.content import news_of
 from ldlm_monitor.notify.message import from_transition, message_of
 from ldlm_monitor.notify.slack_message import drawn
@@ -338,7 +338,7 @@ def test_the_page_shows_what_is_printed() -> None:
 def test_every_kind_that_can_be_a_cause_has_an_action() -> None:
     import yaml
 
-    from ldlm_monitor.incidents import clues
+    from ldlm_monitor.judge.incidents import clues
 
     text = (Path(clues.__file__).parent / "data/actions.yml").read_text("utf-8")
     actions = yaml.safe_load(text)

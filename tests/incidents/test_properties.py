@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from ldlm_monitor.base.chunk import Chunk, Origin
 from ldlm_monitor.base.incident_view import IncidentView
 from ldlm_monitor.base.records import Event, Position
-from ldlm_monitor.core.monitor import Monitor
-from ldlm_monitor.incidents import Incidents, RunFacts
+from ldlm_monitor.judge.core.monitor import Monitor
+from ldlm_monitor.judge.incidents import Incidents, RunFacts
 from ldlm_monitor.logs.parse import Parser
 from ldlm_monitor.logs.parse.definitions import Role
 from ldlm_monitor.logs.parse.run_names import RunNames

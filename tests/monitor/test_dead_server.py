@@ -11,9 +11,9 @@ from polling import PollingWaker
 from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.config import Settings
-from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.daemon.dispatcher import Dispatcher
 from ldlm_monitor.daemon.pump import Pump
+from ldlm_monitor.judge.core.monitor import Monitor
 from ldlm_monitor.logs.history.merge import place
 from ldlm_monitor.logs.parse.run_names import RunNames
 from ldlm_monitor.logs.source.file_identity import FilePosition

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.base.chunk import Chunk
-from ldlm_monitor.core.monitor import Monitor
-from ldlm_monitor.run.stall import Stall
+from ldlm_monitor.judge.core.monitor import Monitor
+from ldlm_monitor.judge.run.stall import Stall
 from ldlm_promrules.promql import Evaluator
 
 START = 1_769_681_800.0

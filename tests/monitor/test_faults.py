@@ -8,17 +8,17 @@ from tfevents import VERSION, scalar
 
 from ldlm_monitor.base.chunk import Chunk, Form
 from ldlm_monitor.base.records import Sample, SampleBlock
-from ldlm_monitor.core.monitor import Monitor
-from ldlm_monitor.detect.detectors import DetectorsByRun
-from ldlm_monitor.incidents.grouping import Incidents
+from ldlm_monitor.judge.core.monitor import Monitor
+from ldlm_monitor.judge.detect.detectors import DetectorsByRun
+from ldlm_monitor.judge.incidents.grouping import Incidents
+from ldlm_monitor.judge.run.lifecycle import Lifecycle
+from ldlm_monitor.judge.run.training_run import TrainingRun
 from ldlm_monitor.logs.parse import jsonl
 from ldlm_monitor.logs.parse.event_file import EventFileReader
 from ldlm_monitor.logs.parse.row_columns import RowShape
 from ldlm_monitor.logs.parse.structured_files import TableReader
 from ldlm_monitor.logs.parse.text_reader import TextReader
 from ldlm_monitor.logs.parse.tracebacks import Traceback
-from ldlm_monitor.run.lifecycle import Lifecycle
-from ldlm_monitor.run.training_run import TrainingRun
 
 NOW = 1_769_681_700.0
 POISON = 13.25

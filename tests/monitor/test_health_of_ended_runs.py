@@ -7,7 +7,7 @@ from failing_lines import NAN, TRACEBACK
 from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.base.snapshot import RunView
 from ldlm_monitor.base.text.lines import status_lines
-from ldlm_monitor.core.monitor import Monitor
+from ldlm_monitor.judge.core.monitor import Monitor
 from ldlm_monitor.serve.pages import landing_page, resource
 from ldlm_monitor.tui.draw import UNICODE
 from ldlm_monitor.tui.overview import summary

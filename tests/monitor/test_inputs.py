@@ -9,8 +9,8 @@ from ldlm_callback import HealthCallback
 from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.base.text.lines import status_lines
 from ldlm_monitor.config import Settings
-from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.daemon.discovery import COMPANION_SECONDS, Inputs
+from ldlm_monitor.judge.core.monitor import Monitor
 from ldlm_monitor.logs.parse.run_names import RunNames
 from ldlm_monitor.logs.source.file_identity import Known
 from ldlm_monitor.logs.source.file_system import DIRECT

@@ -8,11 +8,11 @@ import pytest
 
 from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.base.points import Point, make_labels
-from ldlm_monitor.core.evaluation_schedule import EvaluationSchedule
-from ldlm_monitor.core.monitor import Monitor
-from ldlm_monitor.core.rule_engine import RuleEngine
-from ldlm_monitor.run.fleet import Fleet
-from ldlm_monitor.run.stall import Stall
+from ldlm_monitor.judge.core.evaluation_schedule import EvaluationSchedule
+from ldlm_monitor.judge.core.monitor import Monitor
+from ldlm_monitor.judge.core.rule_engine import RuleEngine
+from ldlm_monitor.judge.run.fleet import Fleet
+from ldlm_monitor.judge.run.stall import Stall
 from ldlm_promrules.alerting import RuleSet, load_rules
 from ldlm_promrules.promql import Expression, parse
 

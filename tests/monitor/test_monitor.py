@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.base.records import Event, Position
-from ldlm_monitor.core.evaluation_schedule import AT_ONCE, WINDOW_SECONDS
-from ldlm_monitor.core.monitor import Monitor
+from ldlm_monitor.judge.core.evaluation_schedule import AT_ONCE, WINDOW_SECONDS
+from ldlm_monitor.judge.core.monitor import Monitor
+from ldlm_monitor.judge.run.stall import Stall
 from ldlm_monitor.logs.parse import Parser
-from ldlm_monitor.run.stall import Stall
 from ldlm_promrules.alerting import load_rules
 from ldlm_promrules.promql import Evaluator, parse
 from ldlm_promrules.query_answers import steps

@@ -10,7 +10,7 @@ import pytest
 from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.base.snapshot import Snapshot
-from ldlm_monitor.core.monitor import Monitor
+from ldlm_monitor.judge.core.monitor import Monitor
 
 START = 1_769_681_700.0
 SPAN = 5.0  # seconds of a file that are read at once

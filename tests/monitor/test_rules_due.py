@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ldlm_monitor.base.errors import RuleError
 from ldlm_monitor.base.names import LAST_EVENT
 from ldlm_monitor.base.points import Labels, Point, make_labels
-from ldlm_monitor.core.rule_engine import RuleEngine
+from ldlm_monitor.judge.core.rule_engine import RuleEngine
 from ldlm_promrules.alerting import RecordingRule, RuleSet, load_rules
 from ldlm_promrules.promql import Evaluator, Expression, parse
 from ldlm_promrules.promql.expression import names_its_metrics

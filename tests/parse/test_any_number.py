@@ -8,7 +8,7 @@ import pytest
 
 from ldlm_monitor.base.chunk import Chunk, Origin
 from ldlm_monitor.base.records import MAX_COUNT, Heartbeat, Sample
-from ldlm_monitor.core.monitor import Monitor
+from ldlm_monitor.judge.core.monitor import Monitor
 from ldlm_monitor.logs.parse import Parser
 
 NOW = 1_769_681_700.0

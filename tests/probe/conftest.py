@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.base.records import Position
-from ldlm_monitor.run.verdict import ProbeCandidate
+from ldlm_monitor.judge.run.verdict import ProbeCandidate
 
 TRAINER = """
 import os, sys, time

@@ -70,6 +70,6 @@ def test_a_setting_that_no_log_names_is_set_in_words() -> None:
 
 
 def test_what_incidents_and_rules_advise_names_no_setting_of_one_trainer() -> None:
-    texts = (files("ldlm_monitor.incidents") / "data/actions.yml").read_text("utf-8")
+    texts = (files("ldlm_monitor.judge.incidents") / "data/actions.yml").read_text("utf-8")
     texts += "".join(path.read_text("utf-8") for path in RULES.glob("*.yml"))
     assert not re.findall(r"L2T_|DATA_WORKERS|LEARNING_RATE|WARMUP_STEPS|GRAD_CLIP_NORM", texts)

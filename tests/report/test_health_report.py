@@ -19,8 +19,8 @@ from ldlm_monitor.base.snapshot import (
     Snapshot,
     Statistics,
 )
-from ldlm_monitor.core.run_health import worst_health
-from ldlm_monitor.incidents.decision_table import DecisionFacts, decide
+from ldlm_monitor.judge.core.run_health import worst_health
+from ldlm_monitor.judge.incidents.decision_table import DecisionFacts, decide
 from ldlm_monitor.report.contents import what_to_do
 from ldlm_monitor.report.document import report
 from ldlm_monitor.report.html import page

@@ -8,8 +8,8 @@ import yaml
 
 from ldlm_monitor.base import names
 from ldlm_monitor.base.chunk import Chunk
-from ldlm_monitor.core.packaged_rules import packaged_rules
-from ldlm_monitor.core.self_metrics import core_points
+from ldlm_monitor.judge.core.packaged_rules import packaged_rules
+from ldlm_monitor.judge.core.self_metrics import core_points
 from ldlm_monitor.monitor import Monitor
 from ldlm_promrules.alerting import AlertRule, load_rules
 from ldlm_promrules.promql import Expression, parse

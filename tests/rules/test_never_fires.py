@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.core.rule_warnings import EXPORTED, warnings_of
+from ldlm_monitor.judge.core.rule_warnings import EXPORTED, warnings_of
 from ldlm_promrules.alerting import load_rules
 from ldlm_promrules.promql import parse
 from ldlm_promrules.rule_lint import NEVER, interval

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ldlm_monitor.base.queries import part_of
 from ldlm_monitor.base.records import Position, Sample, SampleBlock
-from ldlm_monitor.run.curve import CAPACITY, RunCurve, is_charted
+from ldlm_monitor.judge.run.curve import CAPACITY, RunCurve, is_charted
 
 
 def sample(step: int | None, value: float, line: int = 1) -> Sample:

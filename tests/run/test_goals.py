@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from ldlm_monitor.base.records import Position, Sample
-from ldlm_monitor.run.goals import StepGoal
+from ldlm_monitor.judge.run.goals import StepGoal
 
 
 def sample(epoch: float | None, *, of: int | None = None, source: str = "text") -> Sample:

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from ldlm_monitor.base.records import Event, Position, Sample
-from ldlm_monitor.run.lifecycle import Lifecycle
-from ldlm_monitor.run.stall import Stall
+from ldlm_monitor.judge.run.lifecycle import Lifecycle
+from ldlm_monitor.judge.run.stall import Stall
 
 BARS, ROWS = "train_node0.log", "training_log.jsonl"
 

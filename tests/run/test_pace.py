@@ -4,8 +4,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ldlm_monitor.run.pace import Pace
-from ldlm_monitor.run.stall import Stall
+from ldlm_monitor.judge.run.pace import Pace
+from ldlm_monitor.judge.run.stall import Stall
 
 
 def learned(gap: float, count: int = 100, settings: Stall | None = None) -> Pace:

@@ -1,7 +1,7 @@
 """The durations of a run's steps, as its histogram counts them."""
 
 from ldlm_monitor.base.records import Position, Sample
-from ldlm_monitor.core.monitor import Monitor
+from ldlm_monitor.judge.core.monitor import Monitor
 
 NAME = "ldlm_train_step_duration_seconds"
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldlm_monitor.base.records import Event, Position, Sample, SampleBlock
-from ldlm_monitor.run.logged_values import MAX_QUANTITIES, RunValues
-from ldlm_monitor.run.quantity import ValueSource, exported_name
-from ldlm_monitor.run.stall import Stall
-from ldlm_monitor.run.training_run import TrainingRun
+from ldlm_monitor.judge.run.logged_values import MAX_QUANTITIES, RunValues
+from ldlm_monitor.judge.run.quantity import ValueSource, exported_name
+from ldlm_monitor.judge.run.stall import Stall
+from ldlm_monitor.judge.run.training_run import TrainingRun
 
 AT = Position("saved/r/training_log.jsonl", 1, 0)
 

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from ldlm_monitor.base.records import Event, Position, Sample
-from ldlm_monitor.run.lifecycle import Lifecycle
-from ldlm_monitor.run.stall import Stall
-from ldlm_monitor.run.training_run import TrainingRun
-from ldlm_monitor.run.verdict import Findings, verdict
+from ldlm_monitor.judge.run.lifecycle import Lifecycle
+from ldlm_monitor.judge.run.stall import Stall
+from ldlm_monitor.judge.run.training_run import TrainingRun
+from ldlm_monitor.judge.run.verdict import Findings, verdict
 
 
 def event(kind: str, message: str = "", **fields: object) -> Event:

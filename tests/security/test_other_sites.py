@@ -7,7 +7,7 @@ import pytest
 from starlette.responses import PlainTextResponse
 
 from ldlm_monitor.base.snapshot import Snapshot
-from ldlm_monitor.core.monitor import Monitor
+from ldlm_monitor.judge.core.monitor import Monitor
 from ldlm_monitor.serve import Server, Site
 
 QUERY = "/prometheus/api/v1/query?query=1"

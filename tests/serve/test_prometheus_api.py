@@ -20,7 +20,7 @@ from served import Running
 from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.base.points import Point, make_labels
 from ldlm_monitor.base.text.sanitize import redact
-from ldlm_monitor.core.monitor import Monitor
+from ldlm_monitor.judge.core.monitor import Monitor
 from ldlm_monitor.serve import Server, Site, bounded_storage
 from ldlm_monitor.serve.bounded_storage import BoundedStorage, QueryBudget
 from ldlm_monitor.serve.prometheus import AT_ONCE

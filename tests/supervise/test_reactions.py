@@ -14,7 +14,7 @@ from ldlm_monitor.base.snapshot import (
     Statistics,
     VerdictView,
 )
-from ldlm_monitor.incidents.decision_table import DecisionFacts, decide
+from ldlm_monitor.judge.incidents.decision_table import DecisionFacts, decide
 from ldlm_monitor.supervise.reactions import Order, Reactions, Supervisor
 
 START = 1_000_000.0

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from ldlm_monitor.base.chunk import Chunk, Origin
 from ldlm_monitor.base.names import RATES
 from ldlm_monitor.base.records import Event, Record, Sample, SampleBlock
+from ldlm_monitor.judge.run.pace import StepDurations
+from ldlm_monitor.judge.run.quantity import ValueSource, is_of_its_rank, source_of
 from ldlm_monitor.logs.parse import Parser, is_rows
 from ldlm_monitor.logs.parse.run_names import RunNames
-from ldlm_monitor.run.pace import StepDurations
-from ldlm_monitor.run.quantity import ValueSource, is_of_its_rank, source_of
 
 STEPS = "steps"
 """The quantity that holds every step of a source, with its time."""

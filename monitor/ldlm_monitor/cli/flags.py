@@ -179,7 +179,7 @@ def replay_of(found: Settings, **more: Any) -> Replay:
 
 def exit_code(snapshot: Snapshot, fail_on: FailOn) -> int:
     """UNHEALTHY if any run's health is as bad as `fail_on`, or worse; otherwise 0."""
-    from ldlm_monitor.core.run_health import HEALTH, worst_health
+    from ldlm_monitor.judge.core.run_health import HEALTH, worst_health
 
     worst = HEALTH.index(worst_health(snapshot))
     return UNHEALTHY if worst > _FAIL_ON.index(fail_on) else 0

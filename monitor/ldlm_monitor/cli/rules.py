@@ -26,7 +26,7 @@ def check(*files: Path, experimental: bool = False, flags: RuleFlags | None = No
         experimental: Allow functions that Prometheus 3 has only with a feature flag.
     """
     from ldlm_monitor.base.text.sanitize import plain
-    from ldlm_monitor.core.rule_warnings import warnings_of
+    from ldlm_monitor.judge.core.rule_warnings import warnings_of
     from ldlm_promrules.alerting import check_rules
     from ldlm_promrules.promql import parse
 
@@ -125,6 +125,6 @@ def listed(*files: Path, flags: RuleFlags | None = None) -> int:
 
 
 def _paths(files: Sequence[Path], flags: RuleFlags | None) -> Sequence[Path]:
-    from ldlm_monitor.core.packaged_rules import packaged_rules
+    from ldlm_monitor.judge.core.packaged_rules import packaged_rules
 
     return files or settings(flags).rules or packaged_rules()

@@ -23,6 +23,7 @@ from ldlm_monitor.base.setting_types import (
     UserPath,
 )
 from ldlm_monitor.base.text.addresses import address
+from ldlm_monitor.judge.run.stall import Stall
 from ldlm_monitor.notify.receiver_settings import (
     AlertmanagerSettings,
     Apprise,
@@ -31,7 +32,6 @@ from ldlm_monitor.notify.receiver_settings import (
     Slack,
     WebhookSettings,
 )
-from ldlm_monitor.run.stall import Stall
 from ldlm_monitor.state.secret_files import secret_of
 from ldlm_monitor.tui.look import Look
 

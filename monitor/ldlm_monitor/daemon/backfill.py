@@ -13,9 +13,9 @@ from typing import NamedTuple, cast
 from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.base.arrival import Arrival
 from ldlm_monitor.base.chunk import Chunk, FileId
-from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.daemon.discovery import Inputs
 from ldlm_monitor.daemon.restart import Restart
+from ldlm_monitor.judge.core.monitor import Monitor
 from ldlm_monitor.logs.history.history_file import HistoryFile
 from ldlm_monitor.logs.history.merge import History, place
 from ldlm_monitor.logs.parse.blocks import BLOCK_SECONDS

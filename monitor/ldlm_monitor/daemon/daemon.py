@@ -18,8 +18,6 @@ from ldlm_monitor.base.text.addresses import is_loopback
 from ldlm_monitor.base.text.lines import status_lines
 from ldlm_monitor.base.text.sanitize import redact
 from ldlm_monitor.config import Settings
-from ldlm_monitor.core.assemble import rules_of
-from ldlm_monitor.core.rule_warnings import warnings_of
 from ldlm_monitor.daemon.dispatcher import Dispatcher
 from ldlm_monitor.daemon.judging_clock import JudgingClock
 from ldlm_monitor.daemon.listener import listen, names_for, url_of, write_file_sd
@@ -28,6 +26,8 @@ from ldlm_monitor.daemon.pump import CutShort, Pump
 from ldlm_monitor.daemon.pump_calls import PumpCalls
 from ldlm_monitor.daemon.stall_probe import Probing
 from ldlm_monitor.daemon.stop_signals import Signals
+from ldlm_monitor.judge.core.assemble import rules_of
+from ldlm_monitor.judge.core.rule_warnings import warnings_of
 from ldlm_monitor.logs.source.notices import Journal
 from ldlm_monitor.logs.source.wake import Waker
 from ldlm_monitor.notify.courier import Receiver, Sender, stop_all

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TypeAlias, cast
 
 from ldlm_monitor.base.text.sanitize import plain
-from ldlm_monitor.core.monitor import Monitor
+from ldlm_monitor.judge.core.monitor import Monitor
+from ldlm_monitor.judge.run.training_run import TrainingRun
 from ldlm_monitor.logs.history.file_head import callback_run
 from ldlm_monitor.logs.history.kinship import has_losses, kin
 from ldlm_monitor.logs.history.strangers import Apart, notices_of, set_apart
@@ -18,7 +19,6 @@ from ldlm_monitor.logs.source.companions import Companion, Surroundings
 from ldlm_monitor.logs.source.file_identity import NEW, FoundPath, Known, KnownContents
 from ldlm_monitor.logs.source.file_system import Disk
 from ldlm_monitor.logs.source.input_patterns import InputPatterns
-from ldlm_monitor.run.training_run import TrainingRun
 
 COMPANION_SECONDS = 5.0  # least pause between two searches for a log's companions. A choice
 COMPANION_SHARE = 0.25

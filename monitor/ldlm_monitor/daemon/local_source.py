@@ -24,13 +24,13 @@ from ldlm_monitor.base.queries import (
 from ldlm_monitor.base.records import Sample
 from ldlm_monitor.base.snapshot import CurveView, Snapshot
 from ldlm_monitor.base.text.sanitize import redact
+from ldlm_monitor.judge.run.curve import CAPACITY, RunCurve
 from ldlm_monitor.logs.history.file_head import first_moment
 from ldlm_monitor.logs.history.row_moments import row_moments
 from ldlm_monitor.logs.parse import Parser
 from ldlm_monitor.logs.parse.envelope import level_of, peel
 from ldlm_monitor.logs.source.log_parts import LogReader, RawLine, first_matching
 from ldlm_monitor.notify.silences import Silences
-from ldlm_monitor.run.curve import CAPACITY, RunCurve
 
 SHOWN = 4000
 """Bytes of a record that a view gets. A choice: 20 screen rows; more hides others, less cuts."""

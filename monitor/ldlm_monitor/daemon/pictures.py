@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Collection, Iterable
 
 from ldlm_monitor.base.snapshot import InputView, Snapshot
-from ldlm_monitor.core.monitor import Monitor
+from ldlm_monitor.judge.core.monitor import Monitor
 from ldlm_monitor.logs.source.file_identity import FilePosition
 
 SNAPSHOT_SECONDS = 0.25  # the screen draws four times a second

@@ -12,8 +12,6 @@ from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.base.snapshot import Snapshot
 from ldlm_monitor.config import Settings
-from ldlm_monitor.core.assemble import assemble, rules_of
-from ldlm_monitor.core.self_metrics import NO_HOSTS, edge_points
 from ldlm_monitor.daemon.backfill import Backfill
 from ldlm_monitor.daemon.discovery import Inputs
 from ldlm_monitor.daemon.dispatcher import Dispatcher
@@ -22,6 +20,8 @@ from ldlm_monitor.daemon.reading_lag import LATE_SECONDS, ReadingLag
 from ldlm_monitor.daemon.restart import recall
 from ldlm_monitor.daemon.stall_probe import Probing
 from ldlm_monitor.daemon.turn_budget import TurnBudget
+from ldlm_monitor.judge.core.assemble import assemble, rules_of
+from ldlm_monitor.judge.core.self_metrics import NO_HOSTS, edge_points
 from ldlm_monitor.logs.parse.urgency import Urgency
 from ldlm_monitor.logs.source.file_system import DIRECT, Disk, MountTable, read_mounts
 from ldlm_monitor.logs.source.follower import Follower, StdinSource

@@ -9,8 +9,8 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import TypeVar
 
-from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.daemon.pump import Pump
+from ldlm_monitor.judge.core.monitor import Monitor
 
 CALL_SECONDS = 5.0
 """Seconds that a call waits. A choice: a turn takes a quarter, with some evaluations a second;

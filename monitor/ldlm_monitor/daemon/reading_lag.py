@@ -4,7 +4,7 @@ waited to be read: behind a backlog, or because the monitor itself was stopped."
 import math
 from collections.abc import Callable, Iterable, Mapping
 
-from ldlm_monitor.core.monitor import Monitor
+from ldlm_monitor.judge.core.monitor import Monitor
 
 LATE_SECONDS = 1.0
 """A reading that is later by more holds back the silence of its runs: within a second alerts are

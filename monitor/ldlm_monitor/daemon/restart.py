@@ -9,7 +9,7 @@ from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.base.arrival import Arrival
 from ldlm_monitor.base.chunk import FileId
 from ldlm_monitor.base.text.format import byte_size
-from ldlm_monitor.core.monitor import Monitor
+from ldlm_monitor.judge.core.monitor import Monitor
 from ldlm_monitor.logs.history.history_file import HistoryFile, JudgedBefore
 from ldlm_monitor.logs.parse.run_names import RunNames
 from ldlm_monitor.logs.source.backlog import Backlog

@@ -12,7 +12,7 @@ from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.base.errors import InputError
 from ldlm_monitor.base.snapshot import Snapshot
-from ldlm_monitor.core.assemble import MonitorSettings, assemble
+from ldlm_monitor.judge.core.assemble import MonitorSettings, assemble
 from ldlm_monitor.logs.history.file_head import callback_run
 from ldlm_monitor.logs.history.kinship import kin
 from ldlm_monitor.logs.history.merge import (

@@ -10,8 +10,8 @@ from typing import NamedTuple, TypeAlias
 from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.base.errors import InputError
-from ldlm_monitor.core.assemble import MonitorSettings, assemble
-from ldlm_monitor.core.monitor import Monitor
+from ldlm_monitor.judge.core.assemble import MonitorSettings, assemble
+from ldlm_monitor.judge.core.monitor import Monitor
 from ldlm_monitor.logs.history.merge import History
 from ldlm_monitor.logs.history.stretch import nominal
 from ldlm_monitor.logs.source.log_parts import LogReader

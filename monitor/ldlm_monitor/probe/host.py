@@ -16,6 +16,7 @@ from pathlib import Path
 from ldlm_monitor.base.records import Event, Heartbeat, Record, Scalar
 from ldlm_monitor.base.snapshot import HostView
 from ldlm_monitor.base.text.format import names_of
+from ldlm_monitor.judge.run.verdict import ProbeCandidate
 from ldlm_monitor.probe import (
     cgroup,
     collective_states,
@@ -29,7 +30,6 @@ from ldlm_monitor.probe import (
 from ldlm_monitor.probe.gpu import GpuReader
 from ldlm_monitor.probe.host_facts import HostFacts
 from ldlm_monitor.probe.process import Family, Process, Scan
-from ldlm_monitor.run.verdict import ProbeCandidate
 
 MIN_ASK_SECONDS = 0.5
 """Seconds that ranks get at least for their stacks: five pauses by which a dump's end is found."""

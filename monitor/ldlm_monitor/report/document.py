@@ -16,7 +16,7 @@ from ldlm_monitor.base.records import Event, Position
 from ldlm_monitor.base.snapshot import AlertView, CurveView, Health, MonitorView, RunView, Snapshot
 from ldlm_monitor.base.text.format import counted, duration, number, utc
 from ldlm_monitor.base.text.sanitize import jsonable, plain, shorten, summary_of
-from ldlm_monitor.core.run_health import HEALTH, worst_health
+from ldlm_monitor.judge.core.run_health import HEALTH, worst_health
 from ldlm_monitor.report.alert_advice import firing, recommendations
 
 TIMELINE = 200

@@ -20,7 +20,7 @@ from ldlm_monitor.base.errors import UsageError
 from ldlm_monitor.base.histogram import Histogram
 from ldlm_monitor.base.points import Point
 from ldlm_monitor.base.snapshot import Snapshot
-from ldlm_monitor.core.self_metrics import core_points, edge_points
+from ldlm_monitor.judge.core.self_metrics import core_points, edge_points
 from ldlm_monitor.serve.protobuf_format import ProtobufBody
 from ldlm_monitor.serve.text_formats import Body
 

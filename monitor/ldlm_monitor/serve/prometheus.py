@@ -37,8 +37,8 @@ from ldlm_promrules.query_answers import MAX_STEPS, instant, metrics_of, over
 from ldlm_promrules.series.store_view import StoreView
 
 if TYPE_CHECKING:
-    from ldlm_monitor.core.monitor import Monitor
-    from ldlm_monitor.core.rule_engine import JudgedRule
+    from ldlm_monitor.judge.core.monitor import Monitor
+    from ldlm_monitor.judge.core.rule_engine import JudgedRule
 
 PREFIX = "/prometheus"  # as Mimir has it: the path beside it may have other shapes
 AT_ONCE = 2

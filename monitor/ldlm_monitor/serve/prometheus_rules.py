@@ -14,7 +14,7 @@ from ldlm_promrules.promql import Expression
 from ldlm_promrules.promql.floats import decimal_text
 
 if TYPE_CHECKING:
-    from ldlm_monitor.core.rule_engine import JudgedRule
+    from ldlm_monitor.judge.core.rule_engine import JudgedRule
 
 _STATES = ("firing", "pending", "inactive")  # a rule has the first that one of its alerts has
 

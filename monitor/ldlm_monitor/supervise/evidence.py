@@ -11,7 +11,7 @@ from pathlib import Path
 from ldlm_monitor.base.records import Event
 from ldlm_monitor.base.snapshot import Snapshot
 from ldlm_monitor.base.text.sanitize import redact
-from ldlm_monitor.run.endings import processes_of
+from ldlm_monitor.judge.run.endings import processes_of
 
 STACK_SECONDS = 5.0
 """Seconds for the stacks of all processes, which are asked at once: a choice. py-spy needs a tenth

@@ -10,7 +10,7 @@ from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.base.names import severity_rank
 from ldlm_monitor.base.snapshot import AlertView, Snapshot
 from ldlm_monitor.base.text.format import local_time, number
-from ldlm_monitor.core.run_health import decided_on
+from ldlm_monitor.judge.core.run_health import decided_on
 from ldlm_monitor.tui.detail_page import DetailPage
 from ldlm_monitor.tui.draw import Line, StyledSpan, fit, labelled, safe
 from ldlm_monitor.tui.hold_back import send, silence, suppression

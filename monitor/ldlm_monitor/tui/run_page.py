@@ -13,8 +13,8 @@ from textual.containers import Vertical
 from ldlm_monitor.base.names import RATES
 from ldlm_monitor.base.snapshot import CurveView, RunView
 from ldlm_monitor.base.text.format import byte_size, counted, number, si_number
-from ldlm_monitor.core.run_health import what_now
-from ldlm_monitor.run.curve import is_charted
+from ldlm_monitor.judge.core.run_health import what_now
+from ldlm_monitor.judge.run.curve import is_charted
 from ldlm_monitor.tui import ranks
 from ldlm_monitor.tui.draw import (
     HEALTH_STYLE,

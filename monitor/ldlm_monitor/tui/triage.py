@@ -9,7 +9,7 @@ from rich.cells import cell_len, set_cell_size
 
 from ldlm_monitor.base.incident_view import IncidentView
 from ldlm_monitor.base.snapshot import ReasonView, RunView, Snapshot
-from ldlm_monitor.core.run_health import HEALTH, NONFINITE_ALERTS, what_now
+from ldlm_monitor.judge.core.run_health import HEALTH, NONFINITE_ALERTS, what_now
 from ldlm_monitor.tui.draw import Glyphs, fit, safe
 from ldlm_monitor.tui.hold_back import muted, suppression
 from ldlm_monitor.tui.page_context import PageContext, alerts_of, current

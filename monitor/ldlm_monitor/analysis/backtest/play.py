@@ -27,7 +27,7 @@ from ldlm_monitor.base.errors import TruthError
 from ldlm_monitor.base.snapshot import Snapshot
 from ldlm_monitor.base.text.format import counted, duration, number
 from ldlm_monitor.base.text.sanitize import plain
-from ldlm_monitor.core.assemble import rules_of
+from ldlm_monitor.judge.core.assemble import rules_of
 from ldlm_monitor.logs.source.input_patterns import resolve
 from ldlm_monitor.playback.log_replay import Replay, ReplaySettings
 

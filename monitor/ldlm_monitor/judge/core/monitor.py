@@ -1,0 +1,358 @@
+"""Turns bytes and time into alert transitions, by the packages that parse and judge."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from itertools import chain
+
+from ldlm_monitor.base.alert import Transition
+from ldlm_monitor.base.chunk import Chunk
+from ldlm_monitor.base.points import Point
+from ldlm_monitor.base.records import Event, Record, SampleBlock, TimedRows
+from ldlm_monitor.base.snapshot import AlertView, HostView, RunView, Snapshot
+from ldlm_monitor.judge.core.evaluation_schedule import EvaluationSchedule, EvaluationThrottle
+from ldlm_monitor.judge.core.explanation import EvidenceFinder, Explainer, facts_from, with_rank
+from ldlm_monitor.judge.core.packaged_rules import packaged_set
+from ldlm_monitor.judge.core.recent_records import RecentRecords, alerted_run
+from ldlm_monitor.judge.core.rows_in_order import RowsInOrder
+from ldlm_monitor.judge.core.rule_engine import RuleEngine
+from ldlm_monitor.judge.core.run_decisions import decided
+from ldlm_monitor.judge.core.run_health import HealthBook
+from ldlm_monitor.judge.core.self_metrics import NO_HOSTS, SelfCounts, core_points
+from ldlm_monitor.judge.detect import DetectorsByRun
+from ldlm_monitor.judge.incidents import Incidents
+from ldlm_monitor.judge.run.fleet import Fleet
+from ldlm_monitor.judge.run.replicas import CHECKSUM
+from ldlm_monitor.judge.run.stall import Stall
+from ldlm_monitor.judge.run.training_run import TrainingRun
+from ldlm_monitor.logs.parse import Parser, is_rows
+from ldlm_monitor.logs.parse.run_names import RunNames
+from ldlm_promrules.alerting import NO_CONTEXT, Context, RuleSet
+from ldlm_promrules.promql import Expression
+
+RECENT = 500  # events, and transitions, in a snapshot. A choice: more to read, more to copy
+
+
+class Monitor:
+    """Turns bytes and time into alert transitions.
+
+    Deterministic: the same chunks and times give the same transitions. Starts no thread, reads no
+    clock, opens no file but the packaged rules and patterns. `runs`: those that have records.
+    `own`: counters of the monitor's work. `clock`: the time up to which everything was judged, Unix
+    seconds; -inf before the first. `ahead`: seconds added to records' times while the wall clock is
+    behind. `version` counts changes of snapshots. `engine`: rules and store.
+    """
+
+    def __init__(
+        self,
+        *,
+        rules: RuleSet[Expression] | None = None,
+        parser: Parser | None = None,
+        names: RunNames | None = None,
+        evaluation_interval: float = 5.0,
+        end_series_after: float = 900.0,
+        stall: Stall | None = None,
+        stopwatch: Callable[[], float] | None = None,
+        context: Context = NO_CONTEXT,
+    ) -> None:
+        """Durations are seconds, defaults those of `config.Settings`; `rules` None: the packaged.
+
+        `evaluation_interval`: between two scrapes, each followed by an evaluation. `stopwatch`
+        times these. `end_series_after`: series stay so long after an end. `context`: of templates.
+        """
+        self.names = names or RunNames()
+        self.parser = parser or Parser()
+        self._stopwatch = stopwatch
+        self.runs = Fleet(stall or Stall(), end_series_after)
+        self.engine = RuleEngine(rules or packaged_set(), evaluation_interval, context)
+        self._schedule = EvaluationSchedule(evaluation_interval, self.engine, self.runs)
+        self.evidence = EvidenceFinder(self.runs)
+        self._incidents = Incidents(facts_from(self.runs))
+        self._health = HealthBook(self.runs, self._incidents)
+        self._explainer = Explainer(self._incidents, self._health)
+        self._detectors = DetectorsByRun()
+        self._events = RecentRecords[Event](RECENT, lambda event: event.run)
+        self._throttle, self._timed = EvaluationThrottle(), True
+        self._rows = RowsInOrder()
+        self._transitions = RecentRecords(RECENT, alerted_run)
+        self.own = SelfCounts(self.parser, self.runs)
+        self.clock, self.ahead, self.version = -math.inf, 0.0, 0
+
+    def feed(
+        self, chunk: Chunk, now: float, *, counted: bool = True, since: float | None = None
+    ) -> list[Transition]:
+        """Parse and judge bytes read at `now` (Unix seconds).
+
+        `counted` is False for bytes of before a restart: the restored counters include them.
+        `since`: the chunk has rows from that time to `now`, and other files are yet to be fed of
+        it; all of them are judged in the order of their times, by a later call.
+        """
+        transitions = self._play_ahead(now if since is None else since)
+        transitions += self.complete_blocks(now) if since is None else []
+        origin = self.names.origin(chunk.path)
+        self.runs.continue_file(origin.run, chunk.continues, chunk.path)
+        if not chunk.timed:
+            self.runs.untimed.add(origin.run)
+        with nullcontext() if counted else self.parser.uncounted():
+            items = self.parser.feed_blocks(chunk, origin, now)
+        if since is not None:
+            self._rows.add(chunk, items, now)
+            return transitions
+        self.evidence.chunk, self._timed = chunk, chunk.timed
+        for found in items:
+            if isinstance(found, SampleBlock):
+                transitions += self._take_block(found, now - chunk.age)
+            else:
+                transitions += self.observe((found,), now - chunk.age)
+        self.evidence.store_progress_line(origin.run)
+        self.evidence.chunk, self._timed = None, True
+        return transitions
+
+    def observe(self, records: Iterable[Record], now: float) -> list[Transition]:
+        """Take in records read at `now` (Unix seconds), each at its time in `clock` to `now`."""
+        transitions: list[Transition] = []
+        for record in records:
+            at = now if record.time is None else min(record.time + self.ahead, now)
+            try:
+                self.runs.leave_out_before(record, at - self.clock)
+                transitions += self.advance(at)
+                transitions += self._take(record, at)
+            except Exception as fault:  # noqa: BLE001 # a bug of ours costs one record
+                self.parser.note_fault(record.position, fault)
+        return transitions
+
+    def tick(self, now: float) -> list[Transition]:
+        """Run all timers up to `now` (Unix seconds): stalls, `for`, staleness, evaluations.
+
+        Each runs at its own time, so that it does not matter how often `tick` is called.
+        """
+        ahead = self._play_ahead(now)
+        return ahead + self.complete_blocks(now) + self.advance(now)
+
+    def finish(self, now: float, paths: Iterable[str] = ()) -> list[Transition]:
+        """End all input at `now`: complete open records of `paths`, decide how each run ended."""
+        transitions = self._play_ahead(math.inf)
+        left = [record for path in paths for record in self.parser.finish(path)]
+        transitions += self.observe(left, now) + self.advance(now)
+        self.runs.finish(now)
+        return transitions + self._evaluate(max(now, self.clock))
+
+    def due(self) -> float | None:
+        """When `tick` must be called at the latest (Unix seconds); None if no timer runs."""
+        earliest = min(self._due(self._schedule.due()), self.parser.open_until())
+        return None if math.isinf(earliest) else earliest
+
+    def timer(self) -> float:
+        """When the next timer is due that records cannot move (Unix seconds)."""
+        return self._due(self._schedule.next)
+
+    def _due(self, slot: float) -> float:
+        return min(slot, self.runs.due(), self.engine.due(), self._throttle.due)
+
+    def count_dropped(self, reason: str, count: int = 1) -> None:
+        """Count what the daemon dropped or could not read; `reason` becomes the metric's label."""
+        if count:
+            self.own.dropped[reason] += count
+            self._changed()
+
+    def note_edge(self, points: list[Point], hosts: Mapping[str, HostView] = NO_HOSTS) -> None:
+        """Set the daemon's own metrics, and runs' hosts, from now on, so that rules see them."""
+        if self.own.note(points, hosts):
+            self._changed()
+
+    def reconfigure(self, rules: RuleSet[Expression], stall: Stall) -> None:
+        """Judge by other rules and stall limits; alerts whose rule's name stays go on."""
+        self.engine.replace_rules(rules)
+        self.runs.set_stall(stall)
+        self._changed()
+
+    def hold(self, read_to: Mapping[str, float]) -> None:
+        """Count the silence of these runs up to a time (Unix seconds) alone, until the next call.
+
+        `read_to`: up to when the files of a run were read; other runs' were read to the present.
+        """
+        if self.runs.hold(read_to, self.clock):
+            self._changed()
+
+    def alerts(self) -> list[AlertView]:
+        """The pending and firing alerts."""
+        ranks = self._health.failed_ranks()
+        return [with_rank(each, ranks) for each in self.engine.views(self.evidence.position)]
+
+    def carry_over(
+        self, alerts: Iterable[AlertView], starts: Mapping[str, float]
+    ) -> list[Transition]:
+        """Continue alerts of before a restart; arguments and result: `RuleEngine.carry_over`."""
+        found = self.engine.carry_over(alerts, starts, self.clock)
+        self._changed()
+        attached = (self.evidence.attach(each, self.engine.asks) for each in found)
+        return [self._explainer.transition(each, self.clock) for each in attached]
+
+    def snapshot(self) -> Snapshot:
+        """Everything that views show, as of the last `feed` or `tick`."""
+        self._health.update(self.engine.firing(), self.clock)
+        shown = tuple(map(self._view, self.runs))
+        events = self._events.items()
+        incidents, runs = decided(self._incidents, self.runs, shown, events, self.clock)
+        return Snapshot(
+            version=self.version,
+            at=max(self.clock, 0.0),
+            runs=runs,
+            alerts=tuple(self.alerts()),
+            incidents=incidents,
+            events=events,
+            transitions=self._transitions.items(),
+            monitor=self.own.view(),
+            points=tuple(point for group in self._run_points(self.clock) for point in group),
+            curves={run.name: run.values.curves() for run in self.runs},
+        )
+
+    def _view(self, run: TrainingRun) -> RunView:
+        health, gauges = self._health.of(run.name), self._detectors.run_gauges(run.name)
+        known = {"reasons": health.reasons, "failed_rank": health.failed_rank, "detected": gauges}
+        return run.view(health.level, self.clock, host=self.own.hosts.get(run.name), **known)
+
+    def _play_ahead(self, until: float) -> list[Transition]:
+        """Judge the rows read ahead that come before `until`, with the open blocks."""
+        transitions: list[Transition] = []
+        while self._rows.first() < until:
+            stop = min(self.parser.open_until(), until)
+            transitions += self._play(stop)
+            transitions += self.complete_blocks(stop) if stop < until else []
+        return transitions
+
+    def _play(self, until: float) -> list[Transition]:
+        """Judge the rows before `until`; those between two timers go together."""
+        transitions: list[Transition] = []
+        try:
+            while (first := self._rows.first()) < until:
+                transitions += self.advance(first)
+                stop = min(until, self.timer())
+                found = self._rows.together(stop) if first >= self.clock else {}
+                taken = self._play_together(found)
+                transitions += self._play_singly(until) if taken is None else taken
+        except Exception:  # a bug of ours: what is left would raise at each later call
+            self._rows.clear()
+            raise
+        return transitions
+
+    def _play_together(self, found: Mapping[str, Sequence[TimedRows]]) -> list[Transition] | None:
+        """The transitions of all these rows; None if a run has to take them one by one."""
+        runs = [self.runs.get(name) for name in found]
+        if not runs or not all(run and run.life.only_advances(found[run.name]) for run in runs):
+            return None
+        transitions: list[Transition] = []
+        for run in filter(None, runs):
+            rows = found[run.name]
+            for each in rows:
+                self._rows.take(each.block.path, len(each.times))
+            try:
+                run.observe_steps(rows)
+            except Exception as fault:  # noqa: BLE001 # a bug of ours: singly; some count twice
+                self.parser.note_fault(rows[0].block.sample(0).position, fault)
+                samples = chain(*(each.block.samples() for each in rows))
+                transitions += self.observe(samples, rows[-1].times[-1])
+                continue
+            self.clock = max(self.clock, rows[-1].times[-1])
+            chunks = {each.block.path: each.chunk for each in rows}
+            with self.evidence.looking_at(chunks.get(run.life.progress_position.path), run.name):
+                transitions += self._judge_at_once(run, None)
+        return transitions
+
+    def _play_singly(self, until: float) -> list[Transition]:
+        """The transitions of the next rows before `until`, as many as there are files."""
+        transitions: list[Transition] = []
+        for when, record, chunk in self._rows.singly(until):
+            with self.evidence.looking_at(chunk, record.run):
+                transitions += self.observe((record,), when)
+        return transitions
+
+    def _take_block(self, block: SampleBlock, now: float) -> list[Transition]:
+        if block.times is not None:
+            times = [min(at + self.ahead, now) for at in block.times]
+            self._rows.put(block, times, None)
+            return self._play(math.inf)
+        transitions = self.advance(now)
+        self._rows.forget(block.path)
+        run = self.runs.of(block.sample(0), now)
+        try:
+            urgent = run.observe_block(block, now, timed=self._timed)
+        except Exception as fault:  # noqa: BLE001 # a bug of ours: its rows singly; some count twice
+            self.parser.note_fault(block.sample(0).position, fault)
+            return transitions + self.observe(block.samples(), now)
+        return transitions + self._judge_at_once(run, urgent)
+
+    def _take(self, record: Record, at: float) -> list[Transition]:
+        self._rows.forget(record.position.path)
+        run = self.runs.of(record, at)
+        if isinstance(record, Event) and record.kind == CHECKSUM:
+            found = run.replicas.observe(record, run.logged.world_size)
+            return [] if found is None else self._take(found, at)
+        rows = is_rows(record.position.path)
+        urgent = run.observe(record, at, max(at, self.clock), rows=rows, timed=self._timed)
+        if isinstance(record, Event):
+            self._events.extend((record,))
+            self._incidents.take(record, self.clock)
+        return self._judge_at_once(run, urgent)
+
+    def _judge_at_once(self, run: TrainingRun, urgent: str | None) -> list[Transition]:
+        """Note that a run changed; `urgent`: why rules are to be evaluated at once."""
+        self.runs.touch(run)
+        self._changed()
+        at_once = urgent is not None and self._throttle.is_at_once(run.name, urgent, self.clock)
+        return self._evaluate(self.clock) if at_once else []
+
+    def complete_blocks(self, now: float) -> list[Transition]:
+        """Complete the blocks of lines that expire by `now` (Unix seconds)."""
+        transitions: list[Transition] = []
+        while (silent := self.parser.open_until()) <= now:
+            transitions += self.observe(self.parser.tick(silent), silent)
+        return transitions
+
+    def _changed(self) -> None:
+        self.version += 1
+        self._schedule.changed(max(self.clock, 0.0))
+
+    def advance(self, to: float) -> list[Transition]:
+        """Run all timers that are due by `to`, each at its own time."""
+        if to <= self.clock:
+            return []
+        transitions: list[Transition] = []
+        self._schedule.begin(to)
+        while (due := self._due(self._schedule.due_until(to))) <= to:
+            transitions += self._evaluate(max(due, self.clock))
+        self.clock = to
+        return transitions
+
+    def _evaluate(self, at: float) -> list[Transition]:
+        """Scrape our own metrics and evaluate every rule at `at`, which is not before `clock`."""
+        started = self._stopwatch() if self._stopwatch else 0.0
+        self.clock = at
+        if limit_passed := self.runs.tick(at):
+            self._changed()
+        self._schedule.evaluated(at)
+        self._throttle.judged(at)
+        touched = {run.name: run for run in self.runs.take_touched()}
+        for run in touched.values():
+            try:
+                self._incidents.settle(run.name, at)
+                self._detectors.update(run.name, run.measured())
+            except Exception as fault:  # noqa: BLE001 # a bug of ours: other runs are still judged
+                self.parser.note_fault(run.life.progress_position, fault)
+        groups = [*self._run_points(at), list(core_points(self.own.view())), self.own.edge]
+        found = self.engine.evaluate(groups, at, self.runs.has_ended, limit_passed=limit_passed)
+        if found:
+            self._changed()
+        self.own.evaluated(self._stopwatch() - started if self._stopwatch else None)
+        transitions = [self.evidence.attach(each, self.engine.asks) for each in found]
+        for each in transitions:
+            self._incidents.take_alert(each, at)
+        self._health.update(self.engine.firing(), at, touched)
+        transitions = [self._explainer.transition(each, at) for each in transitions]
+        self._transitions.extend(each for each in transitions if not each.is_heartbeat)
+        return transitions
+
+    def _run_points(self, at: float) -> list[list[Point]]:
+        own = [self._health.points(at), self.own.durations(), self.own.host_points(at)]
+        own += self._detectors.points(run.name for run in self.runs.shown(at))
+        return [*self.runs.points(at), *own, self.engine.points(self._health.failed_ranks())]

@@ -1,0 +1,208 @@
+"""The decision on each incident and each run: their facts, and the table that `incidents` has."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from statistics import median
+from typing import Final
+
+from ldlm_monitor.base.incident_view import DecisionView, IncidentView
+from ldlm_monitor.base.records import Event
+from ldlm_monitor.base.snapshot import CurveView, RunView
+from ldlm_monitor.judge.incidents import Incidents
+from ldlm_monitor.judge.incidents.clues import fails
+from ldlm_monitor.judge.incidents.decision_table import DecisionFacts, Numbers, decide, is_repeated
+from ldlm_monitor.judge.run.fleet import Fleet
+from ldlm_monitor.judge.run.training_run import TrainingRun
+
+SPIKE: Final = 2.0
+"""Multiple of the median loss from which the losses before a NaN are of its spike. A choice: the
+spikes in the figures of PaLM (arXiv 2204.02311, 5.1) are above it, noise of batches is not."""
+BEFORE: Final = 20  # logged losses of that median: a choice; fewer are noise, more are the past
+_HINTS: Final = frozenset(
+    {"elastic_agent_signaled", "nccl_warn", "nccl_ib_async_event", "nccl_ib_verbs_failed"}
+    | {"python_exception"}
+)
+"""Kinds that open no incident, but are all that some logs say of their end."""
+_NONFINITE: Final = "nonfinite_metric"
+
+
+def decided(
+    book: Incidents,
+    fleet: Fleet,
+    runs: Iterable[RunView],
+    events: Iterable[Event],
+    at: float,
+) -> tuple[tuple[IncidentView, ...], tuple[RunView, ...]]:
+    """The incidents at `at` (Unix seconds) and the runs, all with their decisions.
+
+    `events`: the newest of all runs, the newest last.
+    """
+    incidents, found = book.views(at), list[IncidentView]()
+    for each in incidents:
+        run = fleet.get(each.run)
+        more = (
+            {}
+            if run is None
+            else {
+                "decision": _of_incident(each, run, incidents),
+                "lost_seconds": _lost(each, run, at),
+            }
+        )
+        found.append(each.model_copy(update=more))
+    recent: dict[str, list[Event]] = {}
+    for event in events:
+        recent.setdefault(event.run, []).append(event)
+    return tuple(found), tuple(
+        view.model_copy(update={"decision": of_run(run, found, recent.get(view.name, ()))})
+        if (run := fleet.get(view.name)) is not None
+        else view
+        for view in runs
+    )
+
+
+def of_run(
+    run: TrainingRun, incidents: Sequence[IncidentView], events: Sequence[Event]
+) -> DecisionView | None:
+    """The decision on a run now; None where nothing failed.
+
+    It is about the failure that its last attempt has not survived. `incidents` have their own
+    decisions; `events`: the run's newest, the newest last.
+    """
+    attempt = run.life.attempts.number
+    standing = [
+        each.decision
+        for each in incidents
+        if each.run == run.name
+        and each.attempt == attempt
+        and each.state != "recovered"
+        and each.decision is not None
+    ]
+    if standing:
+        known = [each for each in standing if each.decision != "UNKNOWN"]
+        if run.life.state == "finished" and standing[-1].decision == "UNKNOWN":
+            return None
+        # A launcher may report without a cause what an earlier line explains.
+        return (known or standing)[-1]
+    facts = _facts_of_run(run, _last_word(run, events))
+    return decide(facts) if facts.failed or facts.numbers != "finite" else None
+
+
+def _lost(incident: IncidentView, run: TrainingRun, now: float) -> float | None:
+    ended = run.life.ended_at if run.life.ended_at is not None else now
+    return run.steps.lost_since(min(incident.began_at, incident.opened_at), ended)
+
+
+def _of_incident(
+    incident: IncidentView, run: TrainingRun, incidents: Sequence[IncidentView]
+) -> DecisionView:
+    root = incident.root
+    present = incident.attempt == run.life.attempts.number
+    of_loss = _facts_of_loss(run) if present or root.kind == _NONFINITE else DecisionFacts()
+    lines = [root.position, *(each.position for each in incident.excerpt)]
+    return decide(
+        replace(
+            of_loss,
+            kind=root.kind,
+            tier=root.tier,
+            message=root.message,
+            steps="some" if incident.last_step or run.life.attempts.counts_in_epoch else "none",
+            repeated=is_repeated(incident, incidents),
+            state=run.life.state if present else "crashed",
+            failed=True,
+            confidence=incident.confidence,
+            node=root.host or root.node,
+            evidence=tuple(dict.fromkeys(line for line in lines if line is not None and line.path)),
+            why=root.why,
+        )
+    )
+
+
+def _facts_of_run(run: TrainingRun, event: Event | None) -> DecisionFacts:
+    """Facts of a run without an incident, whose log ends with `event`, or with no error at all."""
+    if event is not None:
+        return DecisionFacts(
+            kind=event.kind,
+            message=f"{event.message} {event.fields.get('event', '')}".strip()[:500],
+            steps="some" if run.progress.step else "none",
+            state=run.life.state,
+            failed=True,
+            confidence="probable",
+            node=str(event.fields.get("host") or event.node or "") or None,
+            evidence=(event.position,),
+        )
+    found = _facts_of_loss(run)
+    if run.life.state not in ("crashed", "killed", "stalled"):
+        return found
+    end = run.life.end_evidence
+    found = replace(found, failed=True, steps="none" if run.progress.step is None else "some")
+    if end is None:
+        return found
+    return replace(found, kind=end.kind, message=end.message, evidence=(end.position,))
+
+
+def _last_word(run: TrainingRun, events: Sequence[Event]) -> Event | None:
+    """The first error after the run's last step, if no incident has it; None without one."""
+    step = run.life.progress_position
+    for event in events:
+        place = event.position
+        is_later = run.progress.step is None or place.path != step.path or place.line >= step.line
+        # A rank was sent SIGTERM although its run was not over.
+        is_left = event.kind == "elastic_sigterm_peer" and run.life.state != "finished"
+        if is_later and (fails(event) or event.kind in _HINTS or is_left):
+            return event
+    return None
+
+
+def _facts_of_loss(run: TrainingRun) -> DecisionFacts:
+    """A run's state and loss; where that is no number any more, what it goes back to."""
+    numbers = _numbers(run)
+    saved, skip = rollback(run) if numbers == "lasting" else (None, None)
+    return DecisionFacts(
+        state=run.life.state, numbers=numbers, rollback_step=saved, skip_steps=skip
+    )
+
+
+def _numbers(run: TrainingRun) -> Numbers:
+    """How the loss stands, by its curve and last value."""
+    broken = run.values.nonfinite.by_quantity()
+    if not broken:
+        return "finite"
+    loss = run.values.last("loss")
+    if broken.get("loss"):
+        curve = run.values.curves().get("loss")
+        if curve is not None and not any(map(math.isfinite, curve.means)):
+            return "never"
+        return "passed" if loss is not None and math.isfinite(loss) else "lasting"
+    gradient = run.values.last("grad_norm")
+    # Hugging Face's trainer logs a loss that is no number as 0 (`logging_nan_inf_filter`).
+    filtered = loss == 0.0 and gradient is not None and not math.isfinite(gradient)
+    return "lasting" if filtered else "gradient"
+
+
+def rollback(run: TrainingRun) -> tuple[int | None, tuple[int, int] | None]:
+    """The checkpoint before the loss that is no number, and the steps that made it so.
+
+    These are from the beginning of the spike before it, if there is one, to the first bad step.
+    """
+    curve = run.values.curves().get("loss")
+    if curve is None or run.progress.step is None:
+        return None, None
+    bad = next((index for index, count in enumerate(curve.nonfinite) if count), None)
+    if bad is None and 0.0 not in curve.means:
+        return None, None
+    bad = curve.means.index(0.0) if bad is None else bad
+    sound = bad - 1
+    while sound > 0 and _is_spike(curve, sound):
+        sound -= 1
+    last = curve.steps[bad]
+    first = min(curve.steps[sound] + 1 if sound >= 0 else last, last)
+    saved = [step for step in run.progress.checkpoints if step < first]
+    # A loss that is no number may come of the update before it, after which the newest was saved.
+    sure = [step for step in saved if step < first - 1] or saved
+    return max(sure, default=None), (first, last)
+
+
+def _is_spike(curve: CurveView, index: int) -> bool:
+    usual = [mean for mean in curve.means[max(index - BEFORE, 0) : index] if math.isfinite(mean)]
+    return len(usual) >= 3 and curve.highs[index] > SPIKE * median(usual) > 0

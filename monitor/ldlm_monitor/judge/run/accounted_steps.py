@@ -1,0 +1,166 @@
+"""Which steps of a run its account of time counts: those of one source, over all its attempts."""
+
+import math
+from collections.abc import Sequence
+from itertools import accumulate
+
+from ldlm_monitor.base.goodput import Goodput
+from ldlm_monitor.base.points import Labels, Point, make_labels
+from ldlm_monitor.base.records import Event, Sample, SampleBlock
+from ldlm_monitor.judge.run.quantity import ValueSource
+from ldlm_monitor.judge.run.time_account import TimeAccount
+
+OWN_SECONDS = 10.0
+"""Seconds from a record's own time to that of its piece of the log, within which its own counts. A
+choice: pieces hold up to five seconds, and a clock that differs by more is another one."""
+_CAUSES = {"eval": "evaluation", "checkpoint": "checkpoint"}  # of a pause, by an event kind's start
+
+
+class AccountedSteps:
+    """Feeds the steps of a run's best source and first rank to `account`.
+
+    A log without steps has its losses counted. Steps that begin again with each epoch are counted
+    on. A step that falls is a resume if it falls in its own file, or in one that is new. `ends_at`:
+    when a finished log ends (Unix seconds); what came after is not known.
+    """
+
+    def __init__(self) -> None:
+        self.account = TimeAccount()
+        self.ends_at = math.inf
+        self._key: tuple[ValueSource, int | None] | None = None
+        self._step = -1
+        self._is_counted = False
+        self._files: dict[str, int] = {}
+        self._epoch: float | None = None
+        self._offset = 0
+        self._untimed = False
+
+    def observe(
+        self, sample: Sample, at: float, source: ValueSource, *, timed: bool, stalled: bool
+    ) -> None:
+        """Add a sample that was logged at `at`; `timed`: in Unix seconds, not only in order.
+
+        `stalled`: the run was, until this sample.
+        """
+        self._untimed = self._untimed or not timed
+        step = self._step_of(sample, source) if timed else None
+        if step is None or not self._is_of_leader(source, sample.rank, counted=sample.step is None):
+            return
+        at = _moment(sample.time, at)
+        path, own = sample.position.path, self._files.get(sample.position.path)
+        self._files[path] = step
+        if step > self._step:
+            self.account.advance(
+                step,
+                at,
+                exact=sample.time is not None,
+                stalled=stalled,
+                took=_seconds(sample.values.get("step_seconds")),
+                waited=_seconds(sample.values.get("data_seconds")),
+            )
+        elif step == self._step or (own is not None and step >= own):
+            return  # repeated, or of a file that is behind another one
+        else:
+            self.account.resume(step, at)
+        self._step = step
+
+    def observe_block(
+        self, block: SampleBlock, times: Sequence[float], source: ValueSource
+    ) -> None:
+        """Add rows that only advance the run; the row before them was a sample."""
+        if block.epochs is not None and not self._is_counted:
+            self._epoch = block.epochs[-1]
+        if (source, block.rank) != self._key:
+            return  # a better source began with the row before
+        if block.steps[0] > self._step and not self._offset:
+            waits = [*map(_seconds, block.values.get("data_seconds", ()))]
+            own = times if block.times is None else block.times
+            moments = own if own == times else [*accumulate(map(_moment, own, times), max)]
+            self.account.advance_all(block.steps, moments, waits)
+            self._step = self._files[block.path] = block.steps[-1]
+        else:
+            for row, at in enumerate(times):
+                self.observe(block.sample(row), at, source, timed=True, stalled=False)
+
+    def continue_file(self, before: str, path: str) -> None:
+        """See `Fleet.continue_file`."""
+        if before in self._files:
+            self._files[path] = self._files.pop(before)
+
+    def explain(self, event: Event, at: float) -> None:
+        """Add an event, which may explain the pause before the next step."""
+        cause = _CAUSES.get(event.kind.partition("_")[0])
+        if cause is not None:
+            self.account.explain(cause, _moment(event.time, at))
+
+    def read(
+        self, began: float, ended: float | None, state: str, skipped: int, ranks: int | None
+    ) -> Goodput | None:
+        """The account from `began` to `ended` (None: to the last step); see `TimeAccount.read`.
+
+        `ranks`: of the run, None if unknown.
+        """
+        # Bytes of which only the order is known came before: when the run began is not known.
+        began = math.inf if self._untimed else began
+        ended = None if ended is None else min(ended, self.ends_at)
+        found = self.account.read(began, ended, state, skipped)
+        if found is None or not ranks:
+            return found
+        return found.model_copy(update={"gpu_hours": found.total_seconds * ranks / 3600})
+
+    def lost_since(self, began: float, ended: float) -> float | None:
+        """See `TimeAccount.lost_since`."""
+        return self.account.lost_since(began, min(ended, self.ends_at))
+
+    def _is_of_leader(self, source: ValueSource, rank: int | None, *, counted: bool) -> bool:
+        better = self._key is None or source < self._key[0]
+        if better or (self._is_counted and not counted):
+            self.account = TimeAccount()  # of the better source alone
+            self._key, self._step, self._is_counted = (source, rank), -1, counted
+            self._files.clear()
+        return (source, rank) == self._key
+
+    def _step_of(self, sample: Sample, source: ValueSource) -> int | None:
+        """The sample's step over all epochs; a count if the log has none; None for no step."""
+        if sample.step is None:
+            counts = self._key is None or (self._is_counted and source <= self._key[0])
+            return self._step + 1 if counts and "loss" in sample.values else None
+        if sample.epoch is None or self._is_counted:
+            return sample.step
+        last = self._files.get(sample.position.path)
+        step = sample.step + self._offset
+        begins = self._epoch is not None and sample.epoch > self._epoch
+        if last is not None and step < last and begins:
+            self._offset = last
+            step = sample.step + last
+        self._epoch = sample.epoch
+        return step
+
+
+def _moment(own: float | None, at: float) -> float:
+    return own if own is not None and abs(own - at) <= OWN_SECONDS else at
+
+
+def _seconds(logged: float | None) -> float:
+    return logged if logged is not None and 0 < logged < float("inf") else 0.0
+
+
+def goodput_points(name: str, labels: Labels, found: Goodput | None) -> list[Point]:
+    """The exported series of a run's account."""
+    if found is None:
+        return []
+    parts = {"productive": found.productive_seconds}
+    parts.update((loss.what.replace(" ", "_"), loss.seconds) for loss in found.losses)
+    gauges = {
+        "ldlm_goodput_ratio": found.share,
+        "ldlm_goodput_ettr_ratio": found.ettr,
+        "ldlm_goodput_failures": found.failures,
+        "ldlm_goodput_mttf_seconds": found.mttf_seconds,
+    }
+    return [
+        *(
+            Point("ldlm_goodput_seconds", make_labels(run=name, part=part), seconds)
+            for part, seconds in parts.items()
+        ),
+        *(Point(metric, labels, value) for metric, value in gauges.items() if value is not None),
+    ]

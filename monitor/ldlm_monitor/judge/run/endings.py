@@ -1,0 +1,299 @@
+"""How a run may have ended: by which event, and when that is certain."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from ldlm_monitor.base.names import ENDED_STATES
+from ldlm_monitor.base.records import Event, Scalar
+from ldlm_monitor.judge.run.pace import LATE
+
+# The sets hold kinds of events, as `parse/data/events` defines them.
+_TABLE = "elastic_failure_table"  # kind of the table in which torchrun lists its failed workers
+_ACCUSES_ANOTHER = frozenset({"monitored_barrier_failed", "megatron_result_validation"})
+"""Logged by a rank that names another one as the cause."""
+_ONLY_FOLLOWS = frozenset(
+    {"collective_mismatch", "ddp_param_mismatch"}
+    | {"nccl_watchdog_terminated", "nccl2_backend_timeout"}
+)
+"""Logged by every rank except the one at fault."""
+_DEATHS = frozenset(
+    {"elastic_worker_failed", "fatal_python_error", "fatal_error", "srun_task_exit"}
+)
+"""A worker failed, as its launcher, Slurm or the worker itself reports."""
+_ABORTS = frozenset(
+    {"nccl_watchdog_terminated", "nccl_monitor_kill", "nccl2_backend_timeout"}
+    | {"cxx_terminate", "monitored_barrier_failed"}
+)
+"""Last messages of a process that ends itself. After a run's end they are part of its teardown."""
+_KILLS = frozenset(
+    {"elastic_agent_signaled", "slurm_cancelled", "slurm_oom_kill", "command_killed"}
+)
+"""The scheduler or a signal ended the training from outside."""
+_LAST_WORDS = frozenset({"fatal_error", "command_killed"})
+"""Of a shell or an interpreter, when its program is gone: what follows is of another launch."""
+_TERMINATION_SIGNALS = (-15, -2)  # exit codes of workers to which torchrun sent SIGTERM or SIGINT
+_INTERRUPTS = ("KeyboardInterrupt", "SignalException")
+"""Exceptions that SIGINT raises: Python's in a worker, torch.distributed.elastic's in the agent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """An assumed end at `since`, certain at `confirm_at` (Unix seconds) if no step follows."""
+
+    state: str  # crashed or killed
+    since: float
+    confirm_at: float
+    evidence: Event  # shows the end best
+
+
+def is_kill(event: Event) -> bool:
+    """Whether the scheduler or a signal ended the training from outside."""
+    if event.kind == "srun_task_exit":
+        return event.fields.get("status") == "Terminated"
+    if event.kind == "slurm_cancelled":
+        # Slurm cancels a step because a task in it failed: that is a consequence, and no kill.
+        reason = str(event.fields.get("reason", ""))
+        return not reason.startswith(("TASK FAILURE", "non-zero exit code"))
+    return event.kind in _KILLS
+
+
+def explains(event: Event, assumed: Ending) -> bool:
+    """Whether `event` names who ended a run of which only its victims reported so far: Slurm's
+    reason for srun's exit lines, or any sender of the SIGTERM that a worker got.
+    """
+    given = event.kind == "slurm_cancelled" and bool(event.fields.get("reason"))
+    by_srun = assumed.state == "crashed" and assumed.evidence.kind == "srun_task_exit"
+    return (given and by_srun) or has_sigterm(assumed.evidence)
+
+
+def is_interrupt(event: Event) -> bool:
+    """Whether a worker or torchrun's agent reports a person's Ctrl-C (SIGINT)."""
+    if event.kind == "elastic_sigterm_peer":
+        return event.fields.get("signal") == "SIGINT"
+    exception = str(event.fields.get("exc_type", "")).rpartition(".")[2]
+    interrupted = event.kind == "python_exception" and exception in _INTERRUPTS
+    return interrupted and event.severity == "error"
+
+
+def is_by_person(event: Event | None) -> bool:
+    """Whether the evidence of an end is a person's Ctrl-C, or `ldlm-monitor stop`."""
+    if event is not None and event.kind == "elastic_agent_signaled":
+        return event.fields.get("signal") == "SIGINT"
+    return event is not None and is_interrupt(event)
+
+
+def has_sigterm(event: Event) -> bool:
+    """Whether a worker reports a SIGTERM that it got: of its launcher after a failure, or not."""
+    return event.kind == "elastic_sigterm_peer" and bool(event.fields.get("received"))
+
+
+def is_death(event: Event) -> bool:
+    """Whether a launcher, the scheduler or the process itself reports that a worker failed."""
+    if event.kind == "slurm_cancelled":
+        return not is_kill(event)
+    return event.kind in _DEATHS and event.fields.get("role") != "context"
+
+
+def is_abort(event: Event) -> bool:
+    """Whether this is the last message of a process that ends itself."""
+    return event.kind in _ABORTS and not event.fields.get("disabled")
+
+
+def is_fatal(event: Event) -> bool:
+    """Whether this is an uncaught exception of its own cause, or the callback's status `failed`."""
+    return (
+        event.fields.get("role") in ("root", "evidence")
+        and event.severity in ("error", "critical")
+        and ("traceback" in event.fields or event.fields.get("status") == "failed")
+    )
+
+
+def dies_of_another(event: Event) -> bool:
+    """Whether this is an uncaught exception that another rank caused by leaving or not joining."""
+    return (
+        event.fields.get("role") == "victim"
+        and event.severity in ("error", "critical")
+        and "traceback" in event.fields
+        and not is_interrupt(event)
+    )
+
+
+def has_own_words(event: Event) -> bool:
+    """Whether the event is a rank's own report of the failure, and not its launcher's."""
+    return is_fatal(event) or event.kind in _ACCUSES_ANOTHER
+
+
+def _names_a_cause(table: Event) -> bool:
+    """Whether the process that torchrun's table blames did not fail because of another one."""
+    fields = table.fields
+    followed = fields.get("root_role") == "victim" or fields.get("root_kind") in _ONLY_FOLLOWS
+    return not followed and fields.get("root_exitcode") not in _TERMINATION_SIGNALS
+
+
+ProcessLook: TypeAlias = Mapping[str, Scalar]
+"""What a probe of the host found of one process: `pid`, `state`, `rank`, `cores` and others."""
+
+
+def processes_of(event: Event) -> list[ProcessLook]:
+    """The processes that a probe's event is about."""
+    found = event.fields.get("processes")
+    looks = found if isinstance(found, list) else []
+    return [each for each in looks if isinstance(each, dict)]  # type: ignore[misc]
+
+
+def state_of_gone(gone: Sequence[ProcessLook], *, out_of_memory: bool) -> str:
+    """How processes that are gone ended, by their exit statuses (wait(2)); `ended`: not known.
+
+    `gone`: what a probe of the host found of each. `out_of_memory`: the kernel killed one for that.
+    """
+    statuses = [status for each in gone if isinstance(status := each.get("status"), int)]
+    if out_of_memory or any(status & 0x7F for status in statuses):
+        return "killed"
+    if any(status >> 8 for status in statuses):
+        return "crashed"
+    return "finished" if statuses and len(statuses) == len(gone) else "ended"
+
+
+TABLE_SECONDS = 3.0
+"""Wait for torchrun's failure table, which names the global rank. Its agent prints the table as
+soon as its workers are down. A choice: longer delays the alert of every crash, shorter alerts
+without that rank."""
+SILENCE_SECONDS = 10.0
+"""A traceback counts as a crash if no step follows for so long: the exception may have been caught.
+A choice: longer delays the alert, shorter misjudges a run with slow steps."""
+LOGGED_SECONDS = 60.0
+"""As `SILENCE_SECONDS`, for an exception that a logger printed, or of a program that is tried: the
+training goes on with its next step or ends. A choice for a run without steps, else `LATE` times
+what is normal."""
+VICTIM_SECONDS = 60.0
+"""Wait for a report of the first failure where ranks logged only that they lost a peer. Twice the
+30 s in which torchrun's agent lets its workers end (`PContext.close`): each node has an agent."""
+STRAY_SECONDS = 1.0
+"""Steps logged this soon after an end do not undo it: they are the buffered output of another
+file. A choice: a real restart takes longer than a second."""
+GOING_STEPS = 3
+"""Steps in the same file that refute an end in a log without times. A choice: other ranks print one
+or two before they miss the one that failed, more would leave a short second launch crashed."""
+_SITES = 64  # places of caught exceptions kept. A choice: programs catch at few, more cost memory
+
+
+def _site(event: Event) -> tuple[object, ...]:
+    """Where an exception was raised; `None` in each place for another event."""
+    return tuple(map(event.fields.get, ("exc_type", "file", "line")))
+
+
+class EndingTracker:
+    """Finds a run's end by its last events; `assumed` is an uncertain end, or None.
+
+    `refuted`: how many ends were refuted by steps of a log without times. `out_of_memory`: since
+    the last step, the host's kernel killed a process of it for memory.
+    """
+
+    def __init__(self) -> None:
+        self.assumed: Ending | None = None
+        self.refuted = 0
+        self.out_of_memory = False
+        self._steps = 0
+        self._file = ""  # of the log in which the assumed end stands
+        self._caught: dict[tuple[object, ...], None] = {}
+
+    def went_on(self, at: float, path: str, *, timed: bool, resumed: bool) -> None:
+        """Drop the assumed end if a step logged at `at` (Unix seconds) in file `path` refutes it.
+
+        Not `timed`: several do, or one after a caught exception. `resumed`: the step fell.
+        """
+        self.out_of_memory = False
+        if (end := self.assumed) is None:
+            return
+        # The callback's report is of a rank that has left: those of other ranks refute nothing.
+        if path != self._file and end.evidence.fields.get("status") == "failed":
+            return
+        site = _site(end.evidence)
+        self._steps += path == self._file
+        enough = self._steps >= (1 if site in self._caught else GOING_STEPS)
+        if at - end.since > STRAY_SECONDS or (enough and not timed):
+            self.assumed = None
+            self.refuted += enough and not timed
+            if "file" in end.evidence.fields and not resumed and len(self._caught) < _SITES:
+                self._caught[site] = None
+
+    def continue_file(self, before: str, path: str) -> None:
+        """See `Fleet.continue_file`."""
+        self._file = path if self._file == before else self._file
+
+    def shift(self, seconds: float) -> None:
+        """Leave a clock's jump of `seconds` out of the wait for a step after the assumed end."""
+        if (end := self.assumed) is not None:
+            since, confirm_at = end.since + seconds, end.confirm_at + seconds
+            self.assumed = replace(end, since=since, confirm_at=confirm_at)
+
+    def note_words(self, *, weak: bool) -> None:
+        """Drop an assumed end after whose last words another launch reports its own, or whose
+        exception was caught before, if no `weak` words that end other things, too.
+        """
+        if weak or self.assumed is None:
+            return
+        evidence = self.assumed.evidence
+        if evidence.kind in _LAST_WORDS or _site(evidence) in self._caught:
+            self.assumed = None
+
+    def observe(self, event: Event, at: float, *, phase: str, patience: float) -> None:
+        """Process an event at `at` (Unix seconds); `phase`, of `names.RUN_STATES`, is the run's.
+
+        `patience`: seconds that are normal between two steps.
+        """
+        kind, logged = event.kind, bool(event.fields.get("logged"))
+        caught = max(LOGGED_SECONDS, LATE * patience)  # until one that may be is an end
+        if logged and self.assumed is not None and self.assumed.evidence.fields.get("logged"):
+            self.assumed = None  # the program caught the one before, too, and went on
+        self.out_of_memory = self.out_of_memory or kind == "host_oom_kill"
+        if is_kill(event):
+            if phase == "finished":
+                return
+            if self.assumed is None or explains(event, self.assumed):
+                self.assumed = None
+                self._assume("killed", at, TABLE_SECONDS, event, phase)
+        elif kind == _TABLE:
+            # If a node's table blames a victim, another node's table may name the cause.
+            wait = 0.0 if _names_a_cause(event) else TABLE_SECONDS
+            self._assume("crashed", at, wait, event, phase)
+        elif is_death(event):
+            self._assume("crashed", at, caught if logged else TABLE_SECONDS, event, phase)
+        elif phase in ENDED_STATES:
+            return
+        elif is_interrupt(event) or has_sigterm(event):
+            if self.assumed is None:
+                wait = SILENCE_SECONDS if is_interrupt(event) else VICTIM_SECONDS
+                self._assume("killed", at, wait, event, phase)
+        elif is_abort(event) or is_fatal(event):
+            wait = caught if logged else SILENCE_SECONDS
+            self._assume("crashed", at, wait, event, phase)
+        elif dies_of_another(event):
+            self._assume("crashed", at, VICTIM_SECONDS, event, phase)
+
+    def state_of_exit(self, event: Event) -> str:
+        """The state of a run of which a probe's event reports that its processes are gone."""
+        return state_of_gone(processes_of(event), out_of_memory=self.out_of_memory)
+
+    def _assume(self, state: str, at: float, wait: float, event: Event, phase: str) -> None:
+        assumed = self.assumed
+        if assumed is None:
+            if phase not in ("crashed", "killed"):
+                self._steps = 0
+                self.assumed = Ending(state, at, at + wait, event)
+        elif state == "crashed" and (
+            assumed.evidence.fields.get("role") == "victim"
+            or (assumed.evidence.kind in _LAST_WORDS and is_fatal(event))
+        ):
+            # A kill does not replace a victim's death: launchers send SIGTERM after a first death.
+            self.assumed = Ending(state, assumed.since, at + wait, event)
+        elif assumed.state == "crashed":
+            nearer = has_own_words(event) and not has_own_words(assumed.evidence)
+            self.assumed = replace(
+                assumed,
+                confirm_at=min(assumed.confirm_at, at + wait),
+                evidence=event if nearer else assumed.evidence,
+            )
+        if self.assumed is not None and self.assumed.evidence is event:
+            self._file = event.position.path

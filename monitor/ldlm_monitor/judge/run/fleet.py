@@ -1,0 +1,190 @@
+"""All runs together: which run a record belongs to, what is due, what is exported."""
+
+import math
+from collections.abc import Iterator, Mapping
+from heapq import heappop, heappush
+
+from ldlm_monitor.base.points import Point
+from ldlm_monitor.base.records import Record
+from ldlm_monitor.judge.run.stall import Stall
+from ldlm_monitor.judge.run.training_run import TrainingRun
+from ldlm_monitor.judge.run.verdict import ProbeCandidate
+
+DUE_SECONDS = 0.25
+"""Timers run at most this late, so that runs which stall together are evaluated together. A
+quarter of the second within which the contract wants a stall's alert (section 4)."""
+
+
+class Fleet:
+    """All runs by name. `end_after`: seconds for which an ended run's series are exported.
+
+    `untimed`: names of the runs with bytes of which only the order is known.
+    """
+
+    def __init__(self, stall: Stall, end_after: float) -> None:
+        self._stall = stall
+        self._end_after = end_after
+        self._runs: dict[str, TrainingRun] = {}
+        self.untimed: set[str] = set()
+        self._dues: dict[str, float | None] = {}
+        self._queue: list[tuple[float, str]] = []
+        self._touched: dict[str, TrainingRun] = {}
+        self._read_to: Mapping[str, float] = {}
+
+    def __iter__(self) -> Iterator[TrainingRun]:
+        return iter(self._runs.values())
+
+    def get(self, name: str) -> TrainingRun | None:
+        """The run of that name; None if none of its records has arrived."""
+        return self._runs.get(name)
+
+    def has_ended(self, name: str) -> bool:
+        """Whether the run of that name is over, however it ended."""
+        run = self._runs.get(name)
+        return run is not None and run.life.ended
+
+    def of(self, record: Record, at: float) -> TrainingRun:
+        """The run that a record belongs to; its first record creates it, with the start `at`."""
+        run = self._runs.get(record.run)
+        if run is None:
+            run = TrainingRun(record.run, at, self._stall, record.position)
+            run.read_to(self._read_to.get(record.run, math.inf))
+            self._runs[record.run] = run
+        return run
+
+    def continue_file(self, name: str, before: str, path: str) -> None:
+        """Let the file `path` of a run go on as the older file `before` of its log ended."""
+        if before and (run := self._runs.get(name)) is not None:
+            run.life.continue_file(before, path)
+            run.steps.continue_file(before, path)
+
+    def training(self) -> set[str]:
+        """Names of the runs that train and have not ended."""
+        return {run.name for run in self if run.life.can_stall}
+
+    def verdict(self, name: str) -> str | None:
+        """Why a run takes no step, as text; None without evidence or for an unknown run."""
+        run = self._runs.get(name)
+        found = None if run is None else run.verdict
+        return None if found is None else str(found)
+
+    def set_stall(self, stall: Stall) -> None:
+        """Change the stall settings of all runs, present and future."""
+        self._stall = stall
+        for run in self:
+            run.life.pace.settings = stall
+            self.touch(run)
+
+    def hold(self, read_to: Mapping[str, float], judged: float) -> bool:
+        """See `Monitor.hold`; returns whether it differs from the last call.
+
+        A silence that was judged already, as all are up to `judged` (Unix seconds), stays so.
+        """
+        before = self._read_to
+        held = {name: max(at, before.get(name, judged)) for name, at in read_to.items()}
+        self._read_to = held
+        for name in {**before, **held}:
+            if before.get(name) != held.get(name) and (run := self._runs.get(name)):
+                run.read_to(held.get(name, math.inf))
+                self._schedule(run)
+        return before != held
+
+    def shift(self, seconds: float) -> None:
+        """Leave out `seconds` by which the clock jumped forward: no run was silent for them."""
+        for run in self:
+            if not run.life.ended:
+                run.shift(seconds)
+                self.touch(run)
+
+    def leave_out_before(self, record: Record, seconds: float) -> None:
+        """Leave out `seconds` of silence before the first record of a run's next launch."""
+        run = self._runs.get(record.run)
+        if run is None or seconds <= 0 or run.life.ended:
+            return
+        if run.life.attempts.is_relaunched_by(record):
+            run.shift(seconds)
+            self.touch(run)
+
+    def touch(self, run: TrainingRun) -> None:
+        """Add a run to those that `take_touched` returns, and schedule its next timer."""
+        self._touched[run.name] = run
+        self._schedule(run)
+
+    def _schedule(self, run: TrainingRun) -> None:
+        due = run.life.due()
+        if due != self._dues.get(run.name):
+            self._dues[run.name] = due
+            if due is not None:
+                heappush(self._queue, (due, run.name))
+
+    def take_touched(self) -> list[TrainingRun]:
+        """The runs that changed since the last call."""
+        touched, self._touched = self._touched, {}
+        return list(touched.values())
+
+    def tick(self, at: float) -> bool:
+        """Run all timers that are due before `at`; returns whether a state changed."""
+        changed = False
+        while (first := self._first()) is not None and first[0] < at:
+            heappop(self._queue)
+            run = self._runs[first[1]]
+            changed = run.tick(at) or changed
+            self._dues[run.name] = None
+            self.touch(run)
+        return changed
+
+    def probe_candidates(
+        self, until: float, ended_since: float, since: float = -math.inf
+    ) -> Iterator[ProbeCandidate]:
+        """The runs that are stalled, stall by `until` (Unix seconds), or ended since `ended_since`.
+
+        Runs whose last step is before `since` are left out.
+        """
+        for run in self:
+            due = self._dues.get(run.name)
+            ended = run.life.ended_at
+            near = due is not None and due <= until and run.life.can_stall
+            late = near or run.life.state == "stalled"
+            if (late or (ended is not None and ended >= ended_since)) and (
+                run.life.last_progress_at >= since
+            ):
+                yield run.probe_candidate()
+
+    def finish(self, at: float) -> None:
+        """Process the end of all input: no run gets more records."""
+        for run in self:
+            run.finish(at)
+            self.touch(run)
+
+    def look(self, name: str, at: float) -> None:
+        """Run the timers of one run at `at`, beyond the clock: its host was looked at then."""
+        run = self._runs[name]
+        run.tick(at)
+        self.touch(run)
+
+    def due(self) -> float:
+        """Unix seconds of the next timer, rounded up to whole `DUE_SECONDS`; inf if none is set."""
+        first = self._first()
+        return math.inf if first is None else (math.floor(first[0] / DUE_SECONDS) + 1) * DUE_SECONDS
+
+    def _first(self) -> tuple[float, str] | None:
+        """The next timer's time and run, None without timers; drops outdated queue entries."""
+        while self._queue and self._dues.get(self._queue[0][1]) != self._queue[0][0]:
+            heappop(self._queue)
+        return self._queue[0] if self._queue else None
+
+    @property
+    def active(self) -> bool:
+        """Whether some run has not ended."""
+        return any(not run.life.ended for run in self)
+
+    def points(self, at: float) -> list[list[Point]]:
+        """The exported series of each run; an unchanged list is the same object as before."""
+        return [run.points(at) for run in self.shown(at)]
+
+    def shown(self, at: float) -> Iterator[TrainingRun]:
+        """The runs that have not ended, or ended at most `end_after` seconds ago."""
+        for run in self:
+            ended = run.life.ended_at
+            if ended is None or at - ended <= self._end_after:
+                yield run

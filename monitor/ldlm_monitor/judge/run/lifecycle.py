@@ -1,0 +1,308 @@
+"""The state of a run (`names.RUN_STATES`), by its records and by the time without progress."""
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from operator import sub
+
+from ldlm_monitor.base.names import ENDED_STATES
+from ldlm_monitor.base.records import Event, Heartbeat, Position, Sample, TimedRows
+from ldlm_monitor.judge.run.attempts import LEFT, Attempts, is_new_failure
+from ldlm_monitor.judge.run.endings import STRAY_SECONDS, EndingTracker
+from ldlm_monitor.judge.run.goals import StepGoal
+from ldlm_monitor.judge.run.pace import LATE, PAUSES, Pace, advances, is_sign_of_life
+from ldlm_monitor.judge.run.stall import Stall
+
+
+class Lifecycle:
+    """The state of one run, by its records and the time. All times are Unix seconds if `timed`.
+    Progress is an advance of the step in any file of the run. A redrawn bar, a repeated line
+    or a growing file is no progress. A smaller step is a resume. A pace is learned if `timed`.
+    `read_to`: up to when the run's files were read; silence counts up to then.
+    """
+
+    def __init__(self, started: float, settings: Stall, first: Position) -> None:
+        self.pace = Pace(settings)
+        self.phase = "starting"
+        self.started_at = self.last_progress_at = self._alive_at = started
+        self.progress_position = first
+        self.progress_step: int | None = None
+        self.ended_at: float | None = None
+        self.end_evidence: Event | None = None
+        self.timed = True
+        self.read_to = math.inf
+        self._steps: dict[tuple[str, int | None], int] = {}
+        self._paused_by: str | None = None
+        self._stalled = self._late = self._training = self._announces_phases = False
+        self._highest_step, self._stride = -1, 0
+        self.ending, self.attempts, self.goal = EndingTracker(), Attempts(), StepGoal()
+
+    @property
+    def state(self) -> str:
+        """One of `names.RUN_STATES`."""
+        return "stalled" if self._stalled and not self.ended else self.phase
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run is over, however it ended."""
+        return self.phase in ENDED_STATES
+
+    @property
+    def _is_over(self) -> bool:
+        return self.ended or self.ending.assumed is not None
+
+    @property
+    def can_stall(self) -> bool:
+        """Whether the run trains and has not ended. False for a file without training."""
+        return self._training and not self.ended
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether a phase explains why the next step takes long."""
+        return self.phase != "running" or self._paused_by is not None
+
+    @property
+    def stall_limit(self) -> float:
+        """Seconds after `last_progress_at` for which a pause is normal; signs of life extend it."""
+        limit = self.pace.limit(self.phase)
+        if self.phase == "running" and self.progress_step is not None and self._stride:
+            step, stride = self.progress_step, self._stride
+            pause = self.pace.expected_pause(step, stride, announced=self._announces_phases)
+            limit = max(limit, pause)
+        return self._alive_at - self.last_progress_at + limit
+
+    def due(self) -> float | None:
+        """When the next timer runs if no record arrives (Unix seconds); None if none does."""
+        times = []
+        if self.ending.assumed is not None:
+            times.append(self.ending.assumed.confirm_at)
+        if self.can_stall and not self._late:
+            limit = self.stall_limit
+            times.append(self.last_progress_at + (LATE * limit if self._stalled else limit))
+        first = min(times, default=math.inf)
+        return first if first < self.read_to else None
+
+    def silent_since(self, at: float) -> float:
+        """The time of the last step, as if each moment up to `at` that was not read had a step."""
+        return self.last_progress_at + max(at - max(self.read_to, self.last_progress_at), 0.0)
+
+    def tick(self, now: float) -> bool:
+        """Run the timers that are due at `now`; True if the state or the lateness changed."""
+        before, now = (self.state, self._late), min(now, self.read_to)
+        if self.ending.assumed is not None and now >= self.ending.assumed.confirm_at:
+            self.finish(now)
+        if self.can_stall:
+            # The sums of `due`: a difference may round to the other side, and the timer never end.
+            limit = self.stall_limit
+            self._stalled = now > self.last_progress_at + limit
+            self._late = now > self.last_progress_at + LATE * limit
+            if self._stalled:
+                self._end_if_complete()
+        return (self.state, self._late) != before
+
+    def goes_back(self, sample: Sample) -> bool:
+        """Whether a sample's step is below the last one of its file and rank: a resume."""
+        last = self._steps.get((sample.position.path, sample.rank))
+        return last is not None and sample.step is not None and sample.step < last
+
+    def observe_sample(self, sample: Sample, at: float) -> bool:
+        """Process a sample that was logged at `at` (Unix seconds); True if a training begins anew:
+        its epochs count from the first again.
+        """
+        # Whether more must follow a number without a position, or an epoch alone, is not known.
+        placed = {sample.step, sample.epoch} != {None} and {*sample.values} != {"total_epochs"}
+        self._training |= placed or sample.source != "inferred"
+        self._announces_phases = self._announces_phases or "progress" in sample.values
+        begins = self.goal.note(sample)
+        # Without steps, what follows a death may be of another launch: it is no more of this one.
+        over = self.phase in ("finished", "ended")
+        after_death = self._is_over and not self._steps and not over
+        if is_sign_of_life(sample.values):
+            self._alive_at = at
+            self._stalled = self._late = False
+        elif sample.step is None:
+            if begins and self.ended:
+                self._restart(at)
+                self.goal.note(sample)
+            # In a log without steps, numbers are the only progress, but for those of a summary.
+            if self.goal.is_moved_by(sample) and not self._steps and not over:
+                self._advance(None, sample.position, at)
+        else:
+            last = self._steps.get((sample.position.path, sample.rank))
+            if self.attempts.begins_at(sample, last, over=self._is_over):
+                self._restart(at)
+            self._step(sample.step, (sample.position.path, sample.rank), sample.position, at)
+            if sample.step == self._highest_step:
+                self.goal.observe(sample.step, sample.values, self._stride)
+        return begins or (after_death and not self._steps)
+
+    def only_advances(self, found: Sequence[TimedRows]) -> bool:
+        """Whether rows only advance the run, with rising steps in each file: it is running, and
+        cannot stall between two of them.
+        """
+        doubtful = self._stalled or self.is_paused or self.ending.assumed is not None
+        paused = found[-1].times[-1] - self.last_progress_at >= self.pace.least
+        return not (doubtful or paused) and all(
+            self._steps.get((block.path, block.rank), block.steps[0]) < block.steps[0]
+            and not is_sign_of_life(block.values)
+            and self.goal.only_counts(block)
+            for block, *_ in found
+        )
+
+    def observe_steps(self, found: Sequence[TimedRows]) -> None:
+        """Process rows of which `only_advances` is true."""
+        for block, *_ in found:
+            self._steps[block.path, block.rank] = block.steps[-1]
+            self.attempts.note_life(block.path)
+        last = found[-1].block.sample(len(found[-1].times) - 1)
+        self.attempts.epoch = last.epoch
+        self.goal.count(sum(len(each.times) for each in found), last)
+        steps, times, furthest = advances(found, self._highest_step)
+        later = times[bisect_right(times, self.last_progress_at) :]
+        self.pace.learn_gaps(map(sub, later, (self.last_progress_at, *later)))
+        self.last_progress_at = later[-1] if later else self.last_progress_at
+        if furthest is not None:
+            self._highest_step = steps[-1]
+            if len(steps) > 1:
+                self.progress_step = steps[-2]
+                self.goal.went_on(len(steps) - 1)
+            self._advance(furthest.step, furthest.position, times[-1])
+            self.goal.observe(self._highest_step, furthest.values, self._stride)
+
+    def observe_heartbeat(self, beat: Heartbeat, at: float) -> None:
+        """Process a heartbeat that a rank logged at `at`."""
+        self._training = True
+        self._step(beat.step, (beat.position.path, beat.rank), beat.position, at)
+
+    def observe_event(self, event: Event, at: float) -> bool:
+        """Process an event that was logged at `at`; True if another attempt begins with it."""
+        kind = event.kind
+        self._training |= kind in ("run_started", "config")
+        late = self.ended_at is not None and is_new_failure(event, at - self.ended_at)
+        late = late and self.phase in ("crashed", "killed")
+        begins = self.attempts.begins_with(event, ended=self.ended, late=late)
+        if begins:
+            self._restart(at)
+        if kind in ("run_started", "run_finished"):
+            if event.fields.get("confirmed_by") == "silence":
+                weak = "after" in event.fields
+                self.ending.note_words(weak=weak)
+                self._training |= not weak
+                self.goal.declare(event.message, weak=weak)
+            elif self.attempts.is_left_by_all(event) and kind == "run_finished":
+                self._end("finished", at)
+        elif kind in PAUSES:
+            # A log that announces checkpoints need not announce evaluations.
+            self._announces_phases = self._announces_phases or kind == "eval_started"
+            if not self.ended:
+                self._pause(kind, at)
+        elif kind in LEFT:
+            self._observe_exit(event, at)
+        elif kind == "results":
+            self.goal.declare_results(event.message)
+        elif kind == "log_silence" and event.fields.get("alive"):
+            self.goal.deny_results()
+        elif kind == "training_plan":
+            self.goal.expect(event.fields)
+        else:
+            patience = 0.0 if self.progress_step is None else self.pace.limit("running")
+            self.ending.observe(event, at, phase=self.phase, patience=patience)
+        if self._is_over:
+            self.attempts.note_life(event.position.path)
+        return begins
+
+    def _observe_exit(self, event: Event, at: float) -> None:
+        """Process a report that nobody writes the log any more; a step that follows refutes it."""
+        if not self.can_stall or event.fields.get("alive"):
+            return
+        self.finish(at)
+        if not self.ended:
+            self._end(self.ending.state_of_exit(event), at)
+
+    def _step(
+        self, step: int, source: tuple[str, int | None], position: Position, at: float
+    ) -> None:
+        previous = self._steps.get(source)
+        if previous == step:
+            return
+        back = previous is not None and step < previous
+        self._steps[source] = step
+        self.attempts.note_life(position.path)
+        # The same step in another file is no progress.
+        if back or step > self._highest_step:
+            self._highest_step = step
+            self._advance(step, position, at)
+
+    def _advance(self, step: int | None, position: Position, at: float) -> None:
+        if self.ended_at is not None and at - self.ended_at <= STRAY_SECONDS:
+            return
+        if self.timed and at <= self.read_to:  # else it was read late: when it came is not known
+            place = self.phase, self.progress_step, self._stride
+            gap = at - self.last_progress_at
+            self.pace.learn(gap, *place, explained_by=self._paused_by, stalled=self._stalled)
+        if self.phase != "running":
+            self._enter("running", at)
+        self._paused_by = None
+        self._stalled = self._late = False
+        last = self.progress_step
+        resumed = step is not None and last is not None and step < last
+        self.ending.went_on(at, position.path, timed=self.timed, resumed=resumed)
+        self.goal.went_on()
+        self.ended_at = None
+        self.last_progress_at = self._alive_at = max(at, self.last_progress_at)
+        self.progress_position = position
+        if step is not None and self.progress_step is not None and step > self.progress_step:
+            self._stride = step - self.progress_step
+        self.progress_step = step
+
+    def _restart(self, at: float) -> None:
+        self._enter("starting", at)
+        self._steps.clear()
+        self.goal = StepGoal(self.goal.next_plan)
+        self.ending.assumed = self._paused_by = None
+        self._highest_step = -1
+        self.progress_step = self.ended_at = None
+        self.last_progress_at = at
+
+    def _enter(self, phase: str, at: float) -> None:
+        self.phase = phase
+        self._alive_at = at
+        self._stalled = self._late = False
+
+    def _pause(self, kind: str, at: float) -> None:
+        self._paused_by, phase = PAUSES[kind]
+        if phase == "running" and self.phase == "starting":
+            return
+        self._enter(phase, at)
+
+    def continue_file(self, before: str, path: str) -> None:
+        """See `Fleet.continue_file`."""
+        for file, rank in [source for source in self._steps if source[0] == before]:
+            self._steps[path, rank] = self._steps.pop((file, rank))
+        self.attempts.continue_file(before, path)
+        self.ending.continue_file(before, path)
+
+    def shift(self, seconds: float) -> None:
+        """Leave `seconds`, by which the clock jumped, out of the time since the last step."""
+        self.last_progress_at += seconds
+        self._alive_at += seconds
+        self.ending.shift(seconds)
+
+    def finish(self, now: float) -> None:
+        """Confirm an assumed end: no record follows that could refute it."""
+        if self.ending.assumed is not None:
+            self._end(self.ending.assumed.state, now)
+        self._end_if_complete()
+
+    def _end_if_complete(self) -> None:
+        if not self.ended and self.goal.is_reached:
+            self._end("finished", self.last_progress_at)
+
+    def _end(self, state: str, at: float) -> None:
+        if state == "finished" and (self.phase in ("crashed", "killed") or self.ending.assumed):
+            return
+        self.phase = state
+        self.ended_at = at
+        self._stalled = False
+        if self.ending.assumed is not None:
+            self.end_evidence, self.ending.assumed = self.ending.assumed.evidence, None

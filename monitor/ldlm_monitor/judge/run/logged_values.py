@@ -1,0 +1,271 @@
+"""The numbers of one run: each from its best source, and statistics of recent values."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+from ldlm_monitor.base.points import DERIVED_STEP_SECONDS, MEASURED, PACES, Labels, Point
+from ldlm_monitor.base.records import Event, Sample, SampleBlock, TimedRows
+from ldlm_monitor.base.snapshot import CurveView, GpuView, Statistics
+from ldlm_monitor.judge.run.curve import RunCurve, is_charted
+from ldlm_monitor.judge.run.quantity import (
+    NonfiniteCounts,
+    QuantityValues,
+    SourceLine,
+    ValueSource,
+    exported_name,
+    is_of_its_rank,
+    labels_of,
+)
+
+MAX_QUANTITIES = 200
+"""Most quantities of one rank; values of later ones are dropped. A choice: usual logs have fewer,
+and more would let a log with a name per layer or per expert flood the series store."""
+
+_OF_THE_RUN = frozenset({"progress", "total_steps", "eval_progress", "skip_progress"})
+"""Quantities that `Progress` and `Lifecycle` read: positions in the run, and no values of it."""
+_WITHOUT_STATISTICS = _OF_THE_RUN | {"steps_per_second", "epoch_progress", "batch_in_epoch"}
+"""Positions, whose mean has no meaning, and a rate that repeats `step_seconds`."""
+_SMOOTHED = ("steps_per_second", ValueSource.BAR)
+"""Not read by detectors: tqdm smooths its rate by 0.3, so that one pause lowers many values."""
+
+
+class RunValues:
+    """The last value of every quantity of one run, per rank, from its best source."""
+
+    def __init__(self, run: str) -> None:
+        self._run = run
+        self._by_rank: dict[int | None, dict[str, QuantityValues]] = {}
+        self._best: dict[str, ValueSource] = {}
+        self._charted: dict[str, ValueSource] = {}
+        self.nonfinite = NonfiniteCounts(run)
+        self._order = 0
+        self._among: Sequence[float] = ()  # the sorted times of all rows that are added together
+        self.dropped = 0  # values of quantities beyond `MAX_QUANTITIES`
+
+    def observe(
+        self, sample: Sample, source: ValueSource, at: float = 0.0, judged: float | None = None
+    ) -> list[str]:
+        """Add a sample logged at `at` (Unix seconds); returns its newly non-finite quantities.
+
+        `judged`: when it is judged (None: at `at`), from which their alert counts.
+        """
+        alarming: list[str] = []
+        judged = at if judged is None else judged
+        self._order += 1
+        quantities = self._by_rank.setdefault(sample.rank, {})
+        for quantity, value in sample.values.items():
+            kept = quantities.get(quantity)
+            if kept is None or kept.source is not source:
+                kept = self._admit(quantity, sample, source)
+            if kept is not None:
+                kept.add(sample, at, value, self._order)
+            elif quantity not in self._best or quantity in _OF_THE_RUN:
+                continue
+            if not math.isfinite(value):  # judged, whatever a better source says of that step
+                evidence = SourceLine(sample.position, sample.step, order=self._order)
+                best = kept is not None
+                if self.nonfinite.count(quantity, sample.rank, evidence, judged, best=best):
+                    alarming.append(quantity)
+        return alarming
+
+    def together(self, found: Sequence[TimedRows]) -> Iterator[TimedRows]:
+        """The same rows, to be added one after the other as if in the order of their times."""
+        self._among = sorted(chain(*(rows.times for rows in found))) if len(found) > 1 else ()
+        yield from found
+        self._order += len(self._among)
+        self._among = ()
+
+    def observe_block(
+        self,
+        block: SampleBlock,
+        last: Sample,
+        source: ValueSource,
+        *,
+        at: float = 0.0,
+        times: Sequence[float] | None = None,
+    ) -> None:
+        """Add rows with equal keys and finite values, as `observe` adds each.
+
+        `last` is the last row. The rows were logged at `times`; if that is None, all at `at`.
+        """
+        among = self._among
+
+        def order(row: int) -> int:
+            return self._order + (bisect_right(among, times[row]) if times and among else row + 1)
+
+        newest = order(len(block) - 1)
+        self._by_rank.setdefault(block.rank, {})
+        for quantity, column in block.values.items():
+            kept = self._admit(quantity, last, source, len(column))
+            if kept is not None:
+                kept.extend(column, last, newest)
+                if kept.curve is not None:
+                    kept.curve.extend(block, times, at, column)
+        for quantity, cells in block.sparse.items():
+            index = next(reversed(cells))
+            sample = block.sample(index)
+            kept = self._admit(quantity, sample, source, len(cells))
+            if kept is not None:
+                kept.extend(tuple(cells.values()), sample, order(index))
+                if kept.curve is not None:
+                    for row, value in cells.items():
+                        when = at if times is None else times[row]
+                        kept.curve.add(block.sample(row), when, value)
+        self._order = self._order if among else newest
+
+    def observe_nonfinite(self, event: Event, at: float) -> bool:
+        """Count the value that a `nonfinite_metric` event of `at` reports; True if it is new."""
+        self._order += 1
+        step = event.fields.get("step")
+        number = int(step) if isinstance(step, int) else None
+        line = SourceLine(event.position, number, event.message, self._order)
+        quantity = str(event.fields.get("quantity") or "loss")
+        return self.nonfinite.count(quantity, event.rank, line, at)
+
+    def points(self) -> list[Point]:
+        """The exported series of all values and counts of non-finite ones."""
+        values = [Point(kept.metric, kept.labels, kept.value) for _, kept in self._all()]
+        return values + self.nonfinite.points()
+
+    def evidence(self) -> Iterator[tuple[str, Labels, SourceLine]]:
+        """Metric, labels and last line of every series."""
+        for _, kept in self._all():
+            line = SourceLine(kept.sample.position, kept.sample.step, order=kept.order)
+            yield kept.metric, kept.labels, line
+        yield from self.nonfinite.evidence()
+
+    def last(self, quantity: str) -> float | None:
+        """A quantity's last value, of the first rank to report; None if no rank reports it."""
+        for quantities in self._by_rank.values():
+            if kept := quantities.get(quantity):
+                return kept.value
+        return None
+
+    def pace(self) -> tuple[str, int | None]:
+        """The preferred quantity that gives the pace, and the first rank that reports it now."""
+        for quantity in PACES:
+            ranks = self._by_rank.items() if quantity in self._best else ()
+            for rank, quantities in ranks:
+                kept = quantities.get(quantity)
+                if kept is not None and kept.fresh is not None:
+                    return quantity, rank
+        return DERIVED_STEP_SECONDS, None
+
+    def step_seconds(self, by_times: float | None) -> float | None:
+        """Seconds per step: as logged, otherwise `by_times` of steps or by the logged rate."""
+        seconds = self.last("step_seconds") or by_times
+        if seconds is None and (rate := self.last("steps_per_second")):
+            return 1 / rate
+        return seconds
+
+    def statistics(self) -> dict[str, Statistics]:
+        """Statistics of recent values by quantity: of one rank, or the sum of the ranks' rates."""
+        known: dict[str, tuple[float, list[float]]] = {}
+        for quantity, kept in self._all():
+            if quantity in _WITHOUT_STATISTICS or quantity in known:
+                continue
+            own = is_of_its_rank(quantity, self._best[quantity])
+            known[quantity] = self._summed(quantity) if own else (kept.value, list(kept.recent))
+        broken = self.nonfinite.by_quantity()
+        for quantity in broken:
+            known.setdefault(quantity, (math.nan, []))
+        return {name: _statistics(*last, broken.get(name, 0)) for name, last in known.items()}
+
+    def _summed(self, quantity: str) -> tuple[float, list[float]]:
+        ranks = [known[quantity] for known in self._by_rank.values() if quantity in known]
+        recent = [
+            sum(each) for each in zip(*(reversed(kept.recent) for kept in ranks), strict=False)
+        ]
+        return sum(kept.value for kept in ranks), recent[::-1]
+
+    def curves(self) -> dict[str, CurveView]:
+        """The curve of each charted quantity, from its best source."""
+        return {
+            quantity: kept.curve.view()
+            for quantity, kept in self._all()
+            if kept.curve is not None and kept.source is self._charted[quantity]
+        }
+
+    def gpus(self) -> Iterator[GpuView]:
+        """The GPU of each rank whose callback reports it."""
+        for rank, quantities in self._by_rank.items():
+            found = {name: each.value for name, each in quantities.items() if name[:4] == "gpu_"}
+            if found:
+                yield GpuView(gpu=str(rank or 0), rank=rank, values=found)
+
+    def take_fresh(self) -> dict[tuple[str, int | None], array[float]]:
+        """Values added since the last call, by quantity and rank."""
+        found = {}
+        for rank, quantities in self._by_rank.items():
+            for quantity, kept in quantities.items():
+                if kept.fresh:
+                    found[quantity, rank] = kept.fresh
+                    kept.fresh = array("d")
+        return found
+
+    def _all(self) -> Iterator[tuple[str, QuantityValues]]:
+        for quantities in self._by_rank.values():
+            yield from quantities.items()
+
+    def _admit(
+        self, quantity: str, sample: Sample, source: ValueSource, rows: int = 1
+    ) -> QuantityValues | None:
+        """The quantity as reported by `source`; None if a better source reports it.
+
+        None too if the rank has too many quantities: then `rows` values count as dropped.
+        """
+        quantities = self._by_rank[sample.rank]
+        kept = quantities.get(quantity)
+        if kept is not None and kept.source is source:
+            return kept
+        if quantity in _OF_THE_RUN or source > self._best.get(quantity, source):
+            return None
+        if kept is None and len(quantities) >= MAX_QUANTITIES:
+            self.dropped += rows
+            return None
+        if source < self._best.get(quantity, source):
+            self._forget(quantity, but=sample.rank)
+        self._best[quantity] = source
+        measured = quantity in MEASURED and (quantity, source) != _SMOOTHED
+        fresh = array("d") if measured else None
+        if kept is None:
+            metric, own = exported_name(quantity, sample.rank)
+            labels = labels_of(self._run, sample.rank, own)
+            kept = QuantityValues(metric, labels, source, sample, fresh)
+            quantities[quantity] = kept
+        else:
+            kept.recent.clear()
+            kept.source = source
+            kept.fresh = fresh
+        kept.curve = self._new_curve(quantity, source)
+        return kept
+
+    def _new_curve(self, quantity: str, source: ValueSource) -> RunCurve | None:
+        """A curve; None if the quantity is not charted, or if another rank has its curve."""
+        if not is_charted(quantity) or self._charted.get(quantity) is source:
+            return None
+        self._charted[quantity] = source
+        return RunCurve()
+
+    def _forget(self, quantity: str, *, but: int | None) -> None:
+        for rank, quantities in self._by_rank.items():
+            if rank != but:
+                quantities.pop(quantity, None)
+
+
+def _statistics(current: float, recent: list[float], nonfinite: int) -> Statistics:
+    # Filtering dominates the cost, and most quantities are never non-finite.
+    finite = [value for value in recent if math.isfinite(value)] if nonfinite else recent
+    return Statistics(
+        current=current,
+        mean=sum(finite) / len(finite) if finite else None,
+        minimum=min(finite, default=None),
+        maximum=max(finite, default=None),
+        count=len(recent),
+        nonfinite=nonfinite,
+    )

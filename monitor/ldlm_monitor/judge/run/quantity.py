@@ -1,0 +1,285 @@
+"""One quantity of one rank: its source, the metric that exports it, and its last values."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import lru_cache
+
+from ldlm_monitor.base.names import DETECTED_IN, LAST_NONFINITE, created
+from ldlm_monitor.base.points import Labels, Point, make_labels
+from ldlm_monitor.base.records import Position, Sample, row_source
+from ldlm_monitor.base.snapshot import NonfiniteView
+from ldlm_monitor.judge.run.curve import RunCurve
+
+
+class ValueSource(IntEnum):
+    """Where a value comes from, the best first (contract: "One value, one source")."""
+
+    CALLBACK = 0  # rows of our callback: exact values of each rank
+    JSONL = 1  # rows of a trainer
+    TRACKER = 2  # event files of TensorBoard and W&B, written up to two minutes late
+    TEXT = 3  # lines of a log, rounded
+    BAR = 4  # progress bars, rounded and smoothed
+    INFERRED = 5  # lines of an unknown format
+
+
+EVENT_FILE = ".tfevents."  # in the name of each of TensorBoard's event files
+_TRANSACTIONS = ".wandb"  # suffix of W&B's transaction logs, run-ID.wandb
+
+
+def source_of(sample: Sample, *, rows: bool) -> ValueSource:
+    """The source of a sample, by its file's name and its values. `rows`: the file is JSON lines."""
+    name = sample.position.path.rsplit("/", 1)[-1]
+    if rows:
+        return ValueSource.CALLBACK if row_source(name) == "callback" else ValueSource.JSONL
+    if EVENT_FILE in name or name.endswith(_TRANSACTIONS):
+        return ValueSource.TRACKER
+    if sample.source == "inferred":
+        return ValueSource.INFERRED
+    return ValueSource.BAR if "progress" in sample.values else ValueSource.TEXT
+
+
+def is_of_its_rank(quantity: str, source: ValueSource) -> bool:
+    """Whether each rank reports a rate of its own, so that the run's rate is their sum.
+
+    The callback reports what its rank processed; a trainer's log reports the sum of all ranks.
+    """
+    rates = ("samples_per_second", "tokens_per_second")
+    return source is ValueSource.CALLBACK and quantity in rates
+
+
+WINDOW = 1000  # last values in statistics. A choice: more are steadier, but cost 32 bytes each
+
+_EXPORTED = frozenset(
+    {"loss", "grad_norm", "learning_rate", "loss_scale", "samples_total", "tokens_total"}
+    | {"samples_per_second", "tokens_per_second", "step_seconds"}
+    | {"memory_allocated_bytes", "memory_reserved_bytes"}
+)
+"""Quantities that are exported as `ldlm_train_<quantity>` (contract, section 3)."""
+_NAMED = {"eval_loss": "ldlm_eval_loss", "mfu": "ldlm_train_mfu_ratio"}
+"""Quantities that are exported under another name (contract, section 3)."""
+
+
+_GPU = frozenset(
+    {"gpu_utilization_ratio", "gpu_memory_used_bytes", "gpu_power_watts"}
+    | {"gpu_temperature_celsius", "gpu_ecc_errors_total"}
+)
+"""Quantities that are exported as `ldlm_<quantity>` (contract, section 3)."""
+_THROTTLED = "gpu_throttled_"  # before the reason, in the callback's rows
+
+
+def exported_name(quantity: str, rank: int | None = None) -> tuple[str, Labels]:
+    """The metric that exports a rank's quantity, and its labels besides the run and the rank.
+
+    The number of a GPU is that of the rank: of all nodes' GPUs, no two have the same.
+    """
+    gpu = str(rank or 0)
+    if quantity in _GPU:
+        return f"ldlm_{quantity}", make_labels(gpu=gpu)
+    if quantity.startswith(_THROTTLED):
+        reason = quantity.removeprefix(_THROTTLED)
+        return "ldlm_gpu_throttled", make_labels(gpu=gpu, reason=reason)
+    if quantity in _EXPORTED or quantity in _NAMED:
+        return _NAMED.get(quantity, f"ldlm_train_{quantity}"), ()
+    if quantity.startswith("loss_"):
+        return "ldlm_train_component_loss", make_labels(component=quantity[5:])
+    if quantity == "accuracy" or quantity.startswith("accuracy_"):
+        return "ldlm_train_accuracy_ratio", make_labels(component=quantity[9:])
+    return "ldlm_train_metric", make_labels(name=quantity)
+
+
+@lru_cache(maxsize=65536)  # a choice: above usual fleets' series; more lets a log fill memory
+def labels_of(run: str, rank: int | None, own: Labels) -> Labels:
+    """The sorted labels of a series: `own`, the run, and the rank unless it is None."""
+    shared = make_labels(run=run, rank=None if rank is None else str(rank))
+    return tuple(sorted((*own, *shared)))
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLine:
+    """The line that last changed a series; of two lines, the later has the greater `order`.
+
+    `step` is None if the line has no step, `text` if only the line's position is stored.
+    """
+
+    position: Position
+    step: int | None
+    text: str | None = None
+    order: int = 0
+
+
+@dataclass(slots=True)
+class QuantityValues:
+    """One quantity of one rank: the series that exports it, and its last values.
+
+    `fresh` holds the values that no detector has read yet; it is None if no detector reads the
+    quantity. `curve` is for charts; of several ranks, only the first has one. `order`: the
+    number of the last sample among all samples of the run.
+    """
+
+    metric: str
+    labels: Labels
+    source: ValueSource
+    sample: Sample
+    fresh: array[float] | None
+    curve: RunCurve | None = None
+    order: int = 0
+    value: float = math.nan
+    recent: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
+
+    def add(self, sample: Sample, at: float, value: float, order: int) -> None:
+        """Add a value of a sample logged at `at`; a redrawn bar repeats its values."""
+        if self.fresh is not None and (
+            sample.step is None or sample.step != self.sample.step or self.sample is sample
+        ):
+            self.fresh.append(value)
+        self.value, self.sample, self.order = value, sample, order
+        self.recent.append(value)
+        if self.curve is not None:
+            self.curve.add(sample, at, value)
+
+    def extend(self, column: Sequence[float], last: Sample, order: int) -> None:
+        """Add several finite values, the last of them from `last`."""
+        self.value = column[-1]
+        self.sample = last
+        self.order = order
+        self.recent.extend(column[-WINDOW:])
+        if self.fresh is not None:
+            self.fresh.extend(column)
+
+
+METRIC = "ldlm_train_nonfinite_total"  # contract, section 3
+_MARKED_STEPS = 256  # steps kept for charts. A choice: one for each column of a wide screen
+_COUNTED_STEPS = 64  # last steps kept. A choice: ranks are fewer apart, more are slower to search
+
+
+@dataclass(slots=True)
+class _Count:
+    labels: Labels
+    began: float | None  # when the first was seen; None: exported from 0 on
+    count: int = 0
+    last: float = 0.0
+    steps: deque[int] = field(default_factory=lambda: deque(maxlen=_COUNTED_STEPS))
+    evidence: SourceLine | None = None
+
+
+class NonfiniteCounts:
+    """Non-finite values by quantity and rank, each step once.
+
+    Loss and gradient norm are exported as 0 from the start, so that `increase()` sees the first.
+    """
+
+    def __init__(self, run: str) -> None:
+        self._run = run
+        self._counts: dict[tuple[str, int | None], _Count] = {}
+        self._marks: dict[int, NonfiniteView] = {}
+        self._best: dict[str, tuple[float, float]] = {}  # first and last step, of the best source
+        for quantity in ("loss", "grad_norm"):
+            self._of(quantity, None, None)
+
+    def count(
+        self,
+        quantity: str,
+        rank: int | None,
+        evidence: SourceLine,
+        at: float,
+        *,
+        best: bool = True,
+    ) -> bool:
+        """Count a value that was seen at `at`; False if its step was counted already.
+
+        `best`: the quantity's best source reports it. What another one repeats of that source
+        is not counted; a step before or after is the same, as some files number steps from 1.
+        """
+        step = evidence.step
+        first, last = self._best.get(quantity, (math.inf, -math.inf))
+        if not best and first - 1 <= (first if step is None else step) <= last + 1:
+            return False
+        if best:
+            self._best[quantity] = min(first, step or 0), max(last, step or 0)
+        seen = self._of(quantity, rank, at)
+        if step is not None:
+            if step in seen.steps:
+                return False
+            seen.steps.append(step)
+            self._mark(quantity, rank, step)
+        seen.count, seen.last = seen.count + 1, at
+        seen.evidence = evidence
+        return True
+
+    def resume(self, step: int) -> None:
+        """Count values from `step` on again, as these steps are trained again."""
+        self._best = {name: span for name, span in self._best.items() if span[1] < step}
+        for seen in self._counts.values():
+            seen.steps = deque((each for each in seen.steps if each < step), _COUNTED_STEPS)
+
+    def by_quantity(self) -> dict[str, int]:
+        """The counts above 0 by quantity: of several ranks, the highest."""
+        counts: dict[str, int] = {}
+        for (quantity, _), seen in self._counts.items():
+            if seen.count > counts.get(quantity, 0):
+                counts[quantity] = seen.count
+        return counts
+
+    def marks(self) -> tuple[NonfiniteView, ...]:
+        """The steps with values that were not finite, of any rank, by step."""
+        return tuple(self._marks[step] for step in sorted(self._marks))
+
+    def _mark(self, quantity: str, rank: int | None, step: int) -> None:
+        """Keep the first value of a step; of too many steps, every second one after the first."""
+        if step not in self._marks:
+            self._marks[step] = NonfiniteView(step=step, quantity=quantity, rank=rank)
+        if len(self._marks) > _MARKED_STEPS:
+            self._marks = {step: self._marks[step] for step in sorted(self._marks)[::2]}
+
+    def points(self) -> list[Point]:
+        """The exported series of all counts and of their times."""
+        points = []
+        for seen in self._counts.values():
+            points.append(Point(METRIC, seen.labels, seen.count))
+            if seen.began is not None:
+                points.append(Point(created(METRIC), seen.labels, seen.began))
+            if seen.count:
+                points.append(Point(LAST_NONFINITE, seen.labels, seen.last))
+        return points
+
+    def evidence(self) -> Iterator[tuple[str, Labels, SourceLine]]:
+        """Metric, labels and last line of every count."""
+        for seen in self._counts.values():
+            if seen.evidence is not None:
+                yield METRIC, seen.labels, seen.evidence
+                yield LAST_NONFINITE, seen.labels, seen.evidence
+
+    def _of(self, quantity: str, rank: int | None, began: float | None) -> _Count:
+        seen = self._counts.get((quantity, rank))
+        if seen is None:
+            labels = labels_of(self._run, rank, (("quantity", quantity),))
+            seen = self._counts[quantity, rank] = _Count(labels, began)
+        return seen
+
+
+def is_read(reads: Callable[[str, Labels], bool], name: str, labels: Labels) -> bool:
+    """Whether `reads` selects the series, or a detector's gauge that is derived from it."""
+    return reads(name, labels) or any(reads(gauge, labels) for gauge in DETECTED_IN.get(name, ()))
+
+
+def newest_line(
+    series: Iterable[tuple[str, Labels, SourceLine]],
+    reads: Callable[[str, Labels], bool],
+    labels: Mapping[str, str],
+) -> SourceLine | None:
+    """The newest line of the series that are read and agree with `labels`; None without any."""
+    found: SourceLine | None = None
+    for name, own, evidence in series:
+        agrees = all(
+            label == "severity" or labels.get(label, value) == value for label, value in own
+        )
+        newer = found is None or evidence.order > found.order
+        if newer and agrees and is_read(reads, name, own):
+            found = evidence
+    return found

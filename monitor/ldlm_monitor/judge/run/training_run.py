@@ -1,0 +1,306 @@
+"""One run as a whole: its numbers, events and states, and the series that it exports."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ldlm_monitor.base.goodput import Goodput
+from ldlm_monitor.base.histogram import Histogram
+from ldlm_monitor.base.names import RESTARTS, RUN_STATES, STEP_DURATION
+from ldlm_monitor.base.points import DERIVED_STEP_SECONDS, Labels, Measured, Point, make_labels
+from ldlm_monitor.base.records import Event, Position, Record, Sample, SampleBlock, TimedRows
+from ldlm_monitor.base.snapshot import Health, RunView, VerdictView
+from ldlm_monitor.judge.run.accounted_steps import AccountedSteps, goodput_points
+from ldlm_monitor.judge.run.endings import is_by_person
+from ldlm_monitor.judge.run.lifecycle import Lifecycle
+from ldlm_monitor.judge.run.logged_values import RunValues
+from ldlm_monitor.judge.run.pace import STEP_BUCKETS
+from ldlm_monitor.judge.run.progress import EventCounts, LoggedSettings, Progress
+from ldlm_monitor.judge.run.quantity import SourceLine, ValueSource, is_read, newest_line, source_of
+from ldlm_monitor.judge.run.replicas import Replicas
+from ldlm_monitor.judge.run.stall import Stall
+from ldlm_monitor.judge.run.verdict import Findings, ProbeCandidate
+
+_URGENT = ("error", "critical")  # severities of events after which rules are evaluated at once
+_DONE = ("run_action", "run_restart", "run_given_up")  # likewise: a run may end soon after them
+_MAX_RANKS = 65536  # `ranks` has only lower ones: no training has as many, a forged log may
+
+
+class TrainingRun:
+    """The state of one run. `ranks`: the ranks that logged a record."""
+
+    def __init__(self, name: str, started: float, stall: Stall, first: Position) -> None:
+        self.name = name
+        self.labels = make_labels(run=name)
+        self._state_labels = {state: make_labels(run=name, state=state) for state in RUN_STATES}
+        self._states: tuple[str, list[Point]] = ("", [])
+        self._points: list[Point] | None = None
+        self.values = RunValues(name)
+        self.life = Lifecycle(started, stall, first)
+        self.progress = Progress(self.life)
+        self.steps = AccountedSteps()
+        self.findings = Findings(self.life)
+        self.replicas = Replicas()
+        self._events = EventCounts(name)
+        self.files: dict[str, None] = {}  # the paths, as keys, in order of their first record
+        self.progress_line: str | None = None  # the text at `life.progress_position`, if stored
+        self.logged = LoggedSettings()
+        self._remark: Position | None = None
+        self.ranks: set[int] = set()
+        self._durations = Histogram(STEP_BUCKETS)
+        self._begins_anew = False
+
+    def observe(
+        self,
+        record: Record,
+        at: float,
+        judged: float | None = None,
+        *,
+        rows: bool,
+        timed: bool = True,
+    ) -> str | None:
+        """Process a record of `at`; returns why it needs an evaluation at once, otherwise None.
+
+        `judged`: when it is judged (None: at `at`), which is later where its line's clock is
+        behind: alerts count from then. `rows`: its file is JSON lines. `timed`: it was written at
+        `at`; if false, `at` is an order.
+        """
+        self._note(record.position.path, record.rank)
+        self.life.timed = timed or record.time is not None
+        if isinstance(record, Sample):
+            # A sample at the position of an event is of a bar that the event's lines contain.
+            remark = record.position == self._remark
+            source = ValueSource.BAR if remark else source_of(record, rows=rows)
+            urgent = self._observe_progress(record, at, source)
+            alarming = self.values.observe(record, source, at, judged)
+            return f"nonfinite {record.rank} {' '.join(alarming)}" if alarming else urgent
+        if record.type == "heartbeat":
+            stalled = self.life.state == "stalled"
+            self.life.observe_heartbeat(record, at)
+            self.progress.observe_beat(record, at)
+            self.findings.note_process(record.rank, record.host, record.pid)
+            return "recovered" if stalled and self.life.state != "stalled" else None
+        return self._observe_event(record, at, at if judged is None else judged)
+
+    def observe_block(self, block: SampleBlock, at: float, *, timed: bool = True) -> str | None:
+        """Process rows with equal keys, all at `at`; returns a reason or None as `observe` does."""
+        self._note(block.path, block.rank)
+        self.life.timed = timed
+        first, last = block.sample(0), block.sample(len(block) - 1)
+        source = source_of(last, rows=True)
+        self.values.observe_block(block, last, source, at=at)
+        first_urgent = self._observe_progress(first, at, source)
+        return self._observe_progress(last, at, source) or first_urgent
+
+    def observe_steps(self, found: Sequence[TimedRows]) -> None:
+        """Process rows of which `life.only_advances` is true: as `observe` for each, but faster."""
+        self.life.timed, self._points = True, None
+        self.life.observe_steps(found)
+        for block, times, _ in self.values.together(found):
+            last = block.sample(len(block) - 1)
+            source = source_of(last, rows=True)
+            self.values.observe_block(block, last, source, times=times)
+            self.progress.observe_steps(block, last, times, source)
+            self.steps.observe_block(block, times, source)
+
+    def _note(self, path: str, rank: int | None) -> None:
+        self.files[path] = None
+        if rank is not None and rank < _MAX_RANKS:
+            self.ranks.add(rank)
+        self._points = None
+
+    def tick(self, at: float) -> bool:
+        """Run the timers that are due at `at`; returns whether the state changed."""
+        changed = self.life.tick(at)
+        self._points = None if changed else self._points
+        return changed
+
+    def shift(self, seconds: float) -> None:
+        """Leave a clock's jump of `seconds` out of the time since the last step and the pace."""
+        self.progress.shift(seconds)
+        self.findings.shift(seconds)
+        self._points = None
+
+    def finish(self, at: float) -> None:
+        """Process the end of the input: no record follows that could refute an assumed end."""
+        self.life.finish(at)
+        self._points = None
+
+    def measured(self) -> Measured:
+        """The values, durations and steps measured since the last call, for the detectors."""
+        values = self.values.take_fresh()
+        durations, resumed = self.progress.take_durations()
+        begins_anew, self._begins_anew = self._begins_anew, False
+        if durations:
+            values[DERIVED_STEP_SECONDS, None] = durations
+        pace = self.values.pace()  # of one rank: each takes all steps
+        timed = pace if pace[0] == "step_seconds" else (DERIVED_STEP_SECONDS, None)
+        if counted := values.get(timed):
+            self._durations.observe(filter(math.isfinite, counted))
+            self._points = None
+        return Measured(
+            values=values,
+            step=self.progress.step,
+            rank_steps=self.progress.rank_steps,
+            skipped=list(self.progress.skipped),
+            checkpoints=list(self.progress.checkpoints),
+            resumed=resumed,
+            begins_anew=begins_anew,
+            at=self.life.last_progress_at if self.life.timed else None,
+            pace=pace,
+        )
+
+    @property
+    def verdict(self) -> VerdictView | None:
+        """Why a stalled run takes no step, or how a probed run ended; None without evidence."""
+        return self.findings.verdict(self.progress.step, self.progress.total_steps)
+
+    def read_to(self, at: float) -> None:
+        """Note up to when (Unix seconds) the run's files were read; infinite: to the present."""
+        self.life.read_to = at
+        self._points = None
+
+    def points(self, at: float) -> list[Point]:
+        """The exported series at `at` (Unix seconds).
+
+        The same object until a record, a timer, or time that was not read changes them.
+        """
+        if self._points is None or self.life.read_to < at:
+            life = self._life_points(at)
+            self._points = [*self.values.points(), *life, *self._events.points()]
+        return self._points
+
+    def evidence(
+        self, reads: Callable[[str, Labels], bool], labels: Mapping[str, str]
+    ) -> SourceLine | None:
+        """The last line that changed a series which a rule reads; None if no line did.
+
+        `reads`: whether the rule selects the series of a name and labels. The series must agree
+        with `labels`, those of the alert, in the labels that both have: an aggregation may drop
+        others. The label `severity` is ignored, since rules set their own.
+        """
+        if is_read(reads, "ldlm_train_last_progress_timestamp_seconds", self.labels):
+            life = self.life
+            return SourceLine(life.progress_position, life.progress_step, self.progress_line)
+        event = self.life.end_evidence
+        if event is not None and reads("ldlm_run_state", self._state_labels[self.life.state]):
+            return SourceLine(event.position, self.life.progress_step, event.message)
+        return newest_line((*self._events.evidence(), *self.values.evidence()), reads, labels)
+
+    def probe_candidate(self) -> ProbeCandidate:
+        """The facts that a probe of the run's hosts needs."""
+        life = self.life
+        return ProbeCandidate(
+            run=self.name,
+            state=life.state,
+            last_progress_at=life.last_progress_at,
+            stalls_at=None if life.ended else life.last_progress_at + life.stall_limit,
+            ended_at=life.ended_at,
+            files=tuple(self.files),
+            pids=dict(self.findings.pids),
+            dumps=tuple(self.findings.dumps.values()),
+            world_size=self.logged.world_size,
+            position=life.progress_position,
+            saved=self.progress.saved,
+            saved_to=self.progress.saved_to,
+            reports_gpus=self.values.last("gpu_utilization_ratio") is not None,
+        )
+
+    def view(self, health: Health, now: float | None = None, **judged: Any) -> RunView:
+        """The run for views at `now` (None: its last step); `judged`: what other rooms decide."""
+        life = self.life
+        return RunView(
+            name=self.name,
+            framework=self.logged.framework,
+            world_size=self.logged.world_size,
+            state=life.state,
+            health=health,
+            step=self.progress.step,
+            total_steps=self.progress.total_steps,
+            epoch=self.progress.epoch,
+            progress=self.progress.ratio,
+            eta_seconds=self.progress.eta(self._step_seconds()),
+            started_at=life.started_at,
+            last_progress_at=None if self.progress.step is None else life.last_progress_at,
+            stall_limit_seconds=life.stall_limit if life.can_stall else None,
+            ended_at=life.ended_at,
+            files=tuple(self.files),
+            statistics=self.values.statistics(),
+            event_counts=self._events.by_kind(),
+            skipped_steps=self.progress.skipped_steps,
+            settings=dict(self.logged.settings),
+            verdict=self.verdict,
+            attempt=life.attempts.number,
+            ranks=tuple(self.progress.ranks()),
+            step_seconds=self._step_seconds(),
+            checkpoints=tuple(self.progress.checkpoints),
+            nonfinite=self.values.nonfinite.marks(),
+            gpus=tuple(self.values.gpus()),
+            goodput=self._goodput(now),
+            resumed_at=tuple(self.steps.account.resumed_at),
+            **judged,
+        )
+
+    def _goodput(self, now: float | None) -> Goodput | None:
+        ended = self.life.ended_at if self.life.ended_at is not None else now
+        skipped, ranks = self.progress.skipped_steps, self.logged.world_size
+        return self.steps.read(self.life.started_at, ended, self.life.state, skipped, ranks)
+
+    def _observe_progress(self, sample: Sample, at: float, source: ValueSource) -> str | None:
+        if self.life.goes_back(sample):
+            self.values.nonfinite.resume(sample.step or 0)
+        stalled = self.life.state == "stalled"
+        self.steps.observe(sample, at, source, timed=self.life.timed, stalled=stalled)
+        self.progress.observe(sample, at, source, timed=self.life.timed)
+        if self.life.observe_sample(sample, at):
+            self._begins_anew = True
+            self.values.take_fresh()  # of the training before
+        return "recovered" if stalled and self.life.state != "stalled" else None
+
+    def _observe_event(self, event: Event, at: float, judged: float) -> str | None:
+        assumed = self.life.ending.assumed
+        end = self.life.end_evidence if assumed is None else assumed.evidence
+        if event.kind != "exit_without_error" or not is_by_person(end):  # else it is no news
+            self._events.add(event, judged)
+        self.steps.explain(event, at)
+        self._remark = event.position
+        if event.kind in ("config", "run_started"):
+            self.logged.update(event)
+            fields = event.fields
+            self.findings.note_process(event.rank, fields.get("host"), fields.get("pid"))
+            mesh = fields.get("mesh")
+            if event.rank in self.ranks and isinstance(mesh, dict):
+                self.progress.observe_mesh(event.rank, mesh)
+        elif event.kind == "skipped_step":
+            self.progress.skip(event.fields.get("step"))
+        elif event.kind == "checkpoint_saved":
+            self.progress.save_checkpoint(str(event.fields.get("path") or ""))
+        self.findings.add(event)
+        counted = event.kind == "nonfinite_metric" and self.values.observe_nonfinite(event, judged)
+        if self.life.observe_event(event, at):
+            self.progress.begin_attempt()
+            self.replicas = Replicas()
+            self.values.nonfinite.resume(0)
+            self.progress.epoch = None
+        urgent = f"{event.kind} {event.severity} {event.rank}"
+        is_urgent = counted or event.severity in _URGENT or event.kind in _DONE
+        return urgent if is_urgent else None
+
+    def _life_points(self, at: float) -> list[Point]:
+        life, run, logged = self.life, self.labels, self.logged
+        size = None if logged.world_size is None else str(logged.world_size)
+        info = make_labels(run=self.name, framework=logged.framework, world_size=size)
+        points = [Point("ldlm_run_info", info, 1), *self._durations.points(STEP_DURATION, run)]
+        points += goodput_points(self.name, run, self._goodput(None))
+        counts = {RESTARTS: life.attempts.number - 1, "ldlm_run_world_size": logged.world_size}
+        points += [Point(name, run, value) for name, value in counts.items() if value is not None]
+        is_logged = self.values.last("step_seconds") is not None
+        points += self.progress.points(self.name, self._step_seconds(), at, is_logged=is_logged)
+        if self._states[0] != life.state:
+            labels = self._state_labels.items()
+            shown = [Point("ldlm_run_state", each, state == life.state) for state, each in labels]
+            self._states = life.state, shown
+        return points + self._states[1]
+
+    def _step_seconds(self) -> float | None:
+        return self.values.step_seconds(self.progress.step_seconds)
