@@ -102,7 +102,7 @@ def opened_page(folder: Path, rows: str, repeats: int) -> list[tuple[float, floa
     from ldlm_monitor.daemon.local_source import LocalSource
     from ldlm_monitor.notify.silences import Silences
     from ldlm_monitor.playback.log_replay import Replay
-    from ldlm_monitor.tui.app import MonitorApp
+    from ldlm_monitor.screen.app import MonitorApp
 
     replay = Replay(Settings(files=(str(folder / rows),)))
     for _ in replay.transitions():

@@ -77,7 +77,7 @@ def test_rules_dashboards_and_definitions_are_files_in_the_wheel(wheel: Path) ->
     ]
     assert "ldlm_monitor/judge/core/packaged/default.yml" in wanted
     others = {
-        "ldlm_monitor/tui/app.tcss",
+        "ldlm_monitor/screen/app.tcss",
         "ldlm_monitor/playback/demo.jsonl.gz",
         "ldlm_monitor/report/advice.yml",
         "ldlm_monitor/report/page.css",

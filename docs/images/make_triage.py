@@ -30,7 +30,7 @@ from ldlm_monitor.config import Settings
 from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.playback.log_replay import Replay
-from ldlm_monitor.tui.app import MonitorApp
+from ldlm_monitor.screen.app import MonitorApp
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

@@ -8,12 +8,12 @@ from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.base.snapshot import RunView
 from ldlm_monitor.base.text.lines import status_lines
 from ldlm_monitor.judge.core.monitor import Monitor
+from ldlm_monitor.screen.draw import UNICODE
+from ldlm_monitor.screen.overview import summary
+from ldlm_monitor.screen.page_context import PageContext
+from ldlm_monitor.screen.run_columns import Layout, RunRow
+from ldlm_monitor.screen.triage import triaged
 from ldlm_monitor.serve.pages import landing_page, resource
-from ldlm_monitor.tui.draw import UNICODE
-from ldlm_monitor.tui.overview import summary
-from ldlm_monitor.tui.page_context import PageContext
-from ldlm_monitor.tui.run_columns import Layout, RunRow
-from ldlm_monitor.tui.triage import triaged
 from ldlm_promrules.alerting import RuleSet
 from ldlm_promrules.promql import Expression
 

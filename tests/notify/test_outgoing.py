@@ -18,7 +18,7 @@ from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.notify.slack_message import SlackWebhook
 from ldlm_monitor.notify.states import AlertmanagerClient, HeartbeatSender, Pulse
 from ldlm_monitor.notify.webhook import WebhookSender
-from ldlm_monitor.tui.remote import RemoteSource
+from ldlm_monitor.screen.remote import RemoteSource
 
 pytest.importorskip("apprise", reason="apprise is not installed")
 

@@ -14,8 +14,8 @@ from ldlm_monitor.base.snapshot import Snapshot
 from ldlm_monitor.config import Settings
 from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.playback.log_replay import Replay
-from ldlm_monitor.tui.app import MonitorApp
-from ldlm_monitor.tui.draw import Line
+from ldlm_monitor.screen.app import MonitorApp
+from ldlm_monitor.screen.draw import Line
 
 PATIENCE = 200
 LAST_WRITE = 1_795_250_114  # Unix seconds, of copied logs

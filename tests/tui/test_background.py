@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual import events
 
-from ldlm_monitor.tui.background import AnswerParser, BackgroundSeen, light_or_dark
+from ldlm_monitor.screen.background import AnswerParser, BackgroundSeen, light_or_dark
 
 LIGHT = "\x1b]11;rgb:ffff/ffff/e0e0\x1b\\"
 DARK = "\x1b]11;rgb:1e/1e/2e\x07"

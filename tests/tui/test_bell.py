@@ -3,7 +3,7 @@
 from screens import Shown
 
 from ldlm_monitor.base.snapshot import AlertView, Snapshot
-from ldlm_monitor.tui.alert_page import Bell
+from ldlm_monitor.screen.alert_page import Bell
 
 
 def firing(snapshot: Snapshot, *names: str, severity: str = "critical") -> Snapshot:

@@ -9,8 +9,8 @@ from test_triage import CRASHED, NAN
 from ldlm_monitor.base.text.ticks import log_ticks, tick_labels, ticks
 from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.notify.silences import Silences
-from ldlm_monitor.tui.dialogs import AWAY_SECONDS
-from ldlm_monitor.tui.metric_chart import MetricChart
+from ldlm_monitor.screen.dialogs import AWAY_SECONDS
+from ldlm_monitor.screen.metric_chart import MetricChart
 
 
 def test_ticks_are_round_and_in_view() -> None:

@@ -7,7 +7,7 @@ from screens import Screen, Shown, on_screen
 from textual.color import Color
 from textual.theme import BUILTIN_THEMES
 
-from ldlm_monitor.tui.draw import contrast
+from ldlm_monitor.screen.draw import contrast
 
 FAINT = frozenset("┈─│▎")
 """The grid of a chart and lines between parts: nothing is said by them alone (WCAG 2.1, 1.4.11)."""

@@ -12,10 +12,10 @@ from rich.style import Style
 from screens import plain_text
 
 from ldlm_monitor.base.snapshot import CurveView, RankView, RunView
-from ldlm_monitor.tui import ranks
-from ldlm_monitor.tui.canvas import smoothed
-from ldlm_monitor.tui.chart import Chart, Mark, Viewport, draw_chart
-from ldlm_monitor.tui.draw import (
+from ldlm_monitor.screen import ranks
+from ldlm_monitor.screen.canvas import smoothed
+from ldlm_monitor.screen.chart import Chart, Mark, Viewport, draw_chart
+from ldlm_monitor.screen.draw import (
     ASCII,
     UNICODE,
     Glyphs,
@@ -28,8 +28,8 @@ from ldlm_monitor.tui.draw import (
     width_of,
     wrap,
 )
-from ldlm_monitor.tui.log_rows import log_title
-from ldlm_monitor.tui.widgets import strip_of
+from ldlm_monitor.screen.log_rows import log_title
+from ldlm_monitor.screen.widgets import strip_of
 
 
 def curve(values: Sequence[float], bad: Sequence[int] = ()) -> CurveView:

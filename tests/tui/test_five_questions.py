@@ -14,10 +14,10 @@ import pytest
 from screens import LAST_WRITE, read
 
 from ldlm_monitor.base.snapshot import RunView, Snapshot
-from ldlm_monitor.tui.draw import UNICODE
-from ldlm_monitor.tui.page_context import PageContext
-from ldlm_monitor.tui.run_columns import Layout, RunRow
-from ldlm_monitor.tui.triage import arranged
+from ldlm_monitor.screen.draw import UNICODE
+from ldlm_monitor.screen.page_context import PageContext
+from ldlm_monitor.screen.run_columns import Layout, RunRow
+from ldlm_monitor.screen.triage import arranged
 
 ROOT = Path(__file__).parents[2]
 WIDTH, LATER = 120, 49.0  # seconds after the end of the log at which somebody looks

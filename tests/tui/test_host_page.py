@@ -4,8 +4,8 @@ import pytest
 from screens import NOW, Screen, Shown, on_screen, plain_text
 
 from ldlm_monitor.base.snapshot import DiskView, GpuView, HostView, ProcessView, RunView, Snapshot
-from ldlm_monitor.tui.draw import ASCII, UNICODE, width_of
-from ldlm_monitor.tui.host_page import page_lines
+from ldlm_monitor.screen.draw import ASCII, UNICODE, width_of
+from ldlm_monitor.screen.host_page import page_lines
 
 GIB = 2**30
 GPU = GpuView(

@@ -2,8 +2,8 @@
 
 from screens import Screen, Shown, on_screen, plain_text
 
-from ldlm_monitor.tui import timeline
-from ldlm_monitor.tui.draw import UNICODE
+from ldlm_monitor.screen import timeline
+from ldlm_monitor.screen.draw import UNICODE
 
 RUN = "train_20261121_083515"
 

@@ -10,8 +10,8 @@ from textual.scrollbar import ScrollBar, ScrollBarRender
 from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.logs.source import log_parts
 from ldlm_monitor.notify.silences import Silences
-from ldlm_monitor.tui.log_page import LogPage
-from ldlm_monitor.tui.metric_chart import MetricChart
+from ldlm_monitor.screen.log_page import LogPage
+from ldlm_monitor.screen.metric_chart import MetricChart
 
 CRASHED, NAN = "train_20261121_083515", "train_20261121_083451"
 

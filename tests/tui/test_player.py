@@ -13,9 +13,9 @@ from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.playback.engine import Playback, Showing
 from ldlm_monitor.playback.timed_inputs import of_logs
-from ldlm_monitor.tui.app import MonitorApp
-from ldlm_monitor.tui.draw import ASCII, UNICODE, Glyphs, width_of
-from ldlm_monitor.tui.page_frame import player_line
+from ldlm_monitor.screen.app import MonitorApp
+from ldlm_monitor.screen.draw import ASCII, UNICODE, Glyphs, width_of
+from ldlm_monitor.screen.page_frame import player_line
 
 PLAYED = Played(start=1000.0, end=4600.0, at=2800.0, runs=1, speed=10.0, is_playing=True)
 

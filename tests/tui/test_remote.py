@@ -12,8 +12,8 @@ from screens import NOW, Screen, Shown, on_screen
 from ldlm_monitor.base.errors import RemoteError, UsageError
 from ldlm_monitor.base.queries import LogQuery
 from ldlm_monitor.base.text.sanitize import redact
+from ldlm_monitor.screen.remote import RemoteSource
 from ldlm_monitor.serve import Server, Site
-from ldlm_monitor.tui.remote import RemoteSource
 
 
 @pytest.fixture

@@ -10,11 +10,18 @@ from ldlm_monitor.notify.content import news_of
 from ldlm_monitor.notify.message import Message, Notification, Story, from_transition, story_of
 from ldlm_monitor.report.contents import Item, brief_sections, sections, what_to_do
 from ldlm_monitor.report.document import report
-from ldlm_monitor.tui.draw import ASCII, UNICODE
-from ldlm_monitor.tui.hold_back import muted
-from ldlm_monitor.tui.look import Look
-from ldlm_monitor.tui.page_context import PageContext
-from ldlm_monitor.tui.triage import NEWS_SECONDS, arranged, middle_cut, shared_prefix, triaged, why
+from ldlm_monitor.screen.draw import ASCII, UNICODE
+from ldlm_monitor.screen.hold_back import muted
+from ldlm_monitor.screen.look import Look
+from ldlm_monitor.screen.page_context import PageContext
+from ldlm_monitor.screen.triage import (
+    NEWS_SECONDS,
+    arranged,
+    middle_cut,
+    shared_prefix,
+    triaged,
+    why,
+)
 
 CRASHED, NAN, FINE = "train_20261121_083515", "train_20261121_083451", "train_20261121_083409"
 

@@ -60,7 +60,7 @@ def attach(
         url = address
     names = {"token_file": token_file, "password_file": password_file, "ca_file": ca_file}
     found = settings(flags, attach={**names, "username": username})
-    from ldlm_monitor.tui.remote import RemoteSource
+    from ldlm_monitor.screen.remote import RemoteSource
 
     source = RemoteSource(url, authorization=authorization(found.attach), tls=tls(found.attach))
     source.start()

@@ -98,7 +98,7 @@ def show_screen(
     Returns the exit code. `ascii_only`: what holds without the setting, None if the locale decides.
     `more`: for `MonitorApp`.
     """
-    from ldlm_monitor.tui.app import MonitorApp
+    from ldlm_monitor.screen.app import MonitorApp
 
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda number, frame: stop.set())
@@ -117,7 +117,7 @@ def _on_screen(found: Settings, load: Callable[[], Settings]) -> int:
     gc.disable()  # garbage collection would take a seventh of the time until the screen opens
     from ldlm_monitor.cli import logs
     from ldlm_monitor.cli.opening import Opening
-    from ldlm_monitor.tui.app import MonitorApp
+    from ldlm_monitor.screen.app import MonitorApp
 
     kept = logs.KeptMessages()
     logs.configure(found, kept)

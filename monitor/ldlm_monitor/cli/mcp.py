@@ -29,7 +29,7 @@ def mcp(*files: str, url: str | None = None, flags: JudgeFlags | None = None) ->
     from ldlm_monitor.cli.attach import authorization, tls
     from ldlm_monitor.mcp.agent_answers import Tools
     from ldlm_monitor.mcp.mcp_server import server_of
-    from ldlm_monitor.tui.remote import RemoteSource
+    from ldlm_monitor.screen.remote import RemoteSource
 
     found = settings(flags).attach
     source = RemoteSource(url, authorization=authorization(found), tls=tls(found))

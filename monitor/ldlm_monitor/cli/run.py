@@ -104,7 +104,7 @@ def _on_screen(session: RunSession, front: Front, record: RunRecord, found: Sett
     from ldlm_monitor.cli import logs
     from ldlm_monitor.cli.opening import Opening
     from ldlm_monitor.daemon.stop_signals import leave_lost_terminal
-    from ldlm_monitor.tui.app import MonitorApp
+    from ldlm_monitor.screen.app import MonitorApp
 
     logs.configure(found, FileHandler(record.folder / MONITOR_LOG))
     opening = Opening(found, lambda: found, has_screen=True, send_seconds=SEND_SECONDS)

@@ -32,8 +32,8 @@ from ldlm_monitor.notify.receiver_settings import (
     Slack,
     WebhookSettings,
 )
+from ldlm_monitor.screen.look import Look
 from ldlm_monitor.state.secret_files import secret_of
-from ldlm_monitor.tui.look import Look
 
 FailOn: TypeAlias = Literal[
     "critical", "error", "warning", "never"

@@ -17,9 +17,9 @@ from itertools import pairwise
 from ldlm_monitor.base.names import SEVERITIES
 from ldlm_monitor.base.snapshot import CurveView, RunView, Snapshot
 from ldlm_monitor.base.text.ticks import LABEL_CELLS, log_ticks, tick_labels, ticks, time_ticks
-from ldlm_monitor.tui.axis import COLUMNS, Along, label_along
-from ldlm_monitor.tui.canvas import Canvas
-from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, safe
+from ldlm_monitor.screen.axis import COLUMNS, Along, label_along
+from ldlm_monitor.screen.canvas import Canvas
+from ldlm_monitor.screen.draw import Glyphs, Line, StyledSpan, safe
 
 AXIS = LABEL_CELLS + 1  # cells left of the plot: a label, and a blank
 _ROWS_A_TICK, _CELLS_A_TICK = 3, 14  # a choice: labels stay apart, and a value is near one

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from ldlm_monitor.base.snapshot import RankView, RunView
 from ldlm_monitor.base.text.format import counted
-from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, safe
-from ldlm_monitor.tui.page_context import whole_duration
+from ldlm_monitor.screen.draw import Glyphs, Line, StyledSpan, fit, safe
+from ldlm_monitor.screen.page_context import whole_duration
 
 _BIG = 128  # more ranks are a character each. A choice: 128 numbers fill 9 lines of 80 cells
 # Styles and words by `_RankCell.kind`, from 0 (good) to 4 (worst).

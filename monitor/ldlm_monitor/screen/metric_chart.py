@@ -12,13 +12,13 @@ from textual.binding import BindingType
 
 from ldlm_monitor.base.snapshot import CurveView, RunView
 from ldlm_monitor.base.text.format import local_time, number
-from ldlm_monitor.tui.axis import ALONG, Along, along_axis, is_loss, label_along, metrics
-from ldlm_monitor.tui.chart import AXIS, Chart, Viewport, draw_chart, marks_of, nearest, placed
-from ldlm_monitor.tui.draw import CURVES, Line, StyledSpan, safe, width_of
-from ldlm_monitor.tui.keys import Key, keys
-from ldlm_monitor.tui.page_context import Curves, OpenLog, PageContext
-from ldlm_monitor.tui.triage import middle_cut
-from ldlm_monitor.tui.widgets import Painted, in_thread
+from ldlm_monitor.screen.axis import ALONG, Along, along_axis, is_loss, label_along, metrics
+from ldlm_monitor.screen.chart import AXIS, Chart, Viewport, draw_chart, marks_of, nearest, placed
+from ldlm_monitor.screen.draw import CURVES, Line, StyledSpan, safe, width_of
+from ldlm_monitor.screen.keys import Key, keys
+from ldlm_monitor.screen.page_context import Curves, OpenLog, PageContext
+from ldlm_monitor.screen.triage import middle_cut
+from ldlm_monitor.screen.widgets import Painted, in_thread
 
 _SMOOTHINGS = (0.0, 0.9, 0.98)  # weights of the past: none, ~10, ~50 values. A choice: noise or lag
 _POINTS = 1024  # buckets of a window in detail: the 2 dots of each cell, up to 512 columns

@@ -13,11 +13,11 @@ from ldlm_monitor.base.incident_view import IncidentView
 from ldlm_monitor.base.records import Event, FieldValue, Position
 from ldlm_monitor.base.snapshot import Snapshot
 from ldlm_monitor.base.text.format import local_time
-from ldlm_monitor.tui.detail_page import DetailPage
-from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, labelled, safe, wrap
-from ldlm_monitor.tui.keys import Key, keys
-from ldlm_monitor.tui.page_context import OpenLog
-from ldlm_monitor.tui.triage import middle_cut, shared_prefix
+from ldlm_monitor.screen.detail_page import DetailPage
+from ldlm_monitor.screen.draw import Glyphs, Line, StyledSpan, fit, labelled, safe, wrap
+from ldlm_monitor.screen.keys import Key, keys
+from ldlm_monitor.screen.page_context import OpenLog
+from ldlm_monitor.screen.triage import middle_cut, shared_prefix
 
 _INDENTED = ("traceback", "stack", "stacks")  # fields of several lines, shown as they were written
 _RUN_CELLS = 15  # of a run's name without what all share: `20261121_083515`

@@ -15,19 +15,19 @@ from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.widgets import ContentSwitcher
 
 from ldlm_monitor.base.queries import Player, PlayerCommand, Source
-from ldlm_monitor.tui.alert_page import AlertsPage, Bell
-from ldlm_monitor.tui.background import BackgroundSeen, asking_driver, light_or_dark
-from ldlm_monitor.tui.detail_page import DetailPage
-from ldlm_monitor.tui.dialogs import Absence, Help
-from ldlm_monitor.tui.draw import ASCII, UNICODE, Line, is_utf8, safe
-from ldlm_monitor.tui.hold_back import acknowledge_run, silence
-from ldlm_monitor.tui.host_page import HostPage
-from ldlm_monitor.tui.keys import keys
-from ldlm_monitor.tui.log_page import LogPage
-from ldlm_monitor.tui.look import Look
-from ldlm_monitor.tui.overview import OverviewPage
-from ldlm_monitor.tui.page_context import HeldBack, OpenLog, OpenRun, PageContext, SelectRun
-from ldlm_monitor.tui.page_frame import (
+from ldlm_monitor.screen.alert_page import AlertsPage, Bell
+from ldlm_monitor.screen.background import BackgroundSeen, asking_driver, light_or_dark
+from ldlm_monitor.screen.detail_page import DetailPage
+from ldlm_monitor.screen.dialogs import Absence, Help
+from ldlm_monitor.screen.draw import ASCII, UNICODE, Line, is_utf8, safe
+from ldlm_monitor.screen.hold_back import acknowledge_run, silence
+from ldlm_monitor.screen.host_page import HostPage
+from ldlm_monitor.screen.keys import keys
+from ldlm_monitor.screen.log_page import LogPage
+from ldlm_monitor.screen.look import Look
+from ldlm_monitor.screen.overview import OverviewPage
+from ldlm_monitor.screen.page_context import HeldBack, OpenLog, OpenRun, PageContext, SelectRun
+from ldlm_monitor.screen.page_frame import (
     EVERYWHERE,
     PAGES,
     PLAYING_BACK,
@@ -37,10 +37,10 @@ from ldlm_monitor.tui.page_frame import (
     page_bar,
     player_line,
 )
-from ldlm_monitor.tui.run_page import RunPage
-from ldlm_monitor.tui.timeline import EventsPage
-from ldlm_monitor.tui.triage import triaged
-from ldlm_monitor.tui.widgets import PagesScreen, Painted, PlainScrollBar, in_thread
+from ldlm_monitor.screen.run_page import RunPage
+from ldlm_monitor.screen.timeline import EventsPage
+from ldlm_monitor.screen.triage import triaged
+from ldlm_monitor.screen.widgets import PagesScreen, Painted, PlainScrollBar, in_thread
 
 DEFAULT_LOOK = Look()
 LOOK_SECONDS = 0.25  # between reads of the snapshot. A choice: more is visible, less costs CPU

@@ -14,7 +14,7 @@ from ldlm_monitor.base.queries import Source
 from ldlm_monitor.base.records import Position
 from ldlm_monitor.base.snapshot import AlertView, CurveView, RunView, Snapshot
 from ldlm_monitor.base.text.format import duration, si_number
-from ldlm_monitor.tui.draw import UNICODE, Glyphs
+from ldlm_monitor.screen.draw import UNICODE, Glyphs
 
 _UNITS = ("tok/s", "smp/s", "step/s")  # of `RATES`
 Curves: TypeAlias = dict[tuple[str, str], CurveView]  # by run and quantity

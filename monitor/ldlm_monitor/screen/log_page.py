@@ -10,10 +10,10 @@ from textual.containers import Vertical
 
 from ldlm_monitor.base.queries import Level, LogQuery, LogSlice
 from ldlm_monitor.base.records import Position
-from ldlm_monitor.tui.dialogs import TextPrompt
-from ldlm_monitor.tui.draw import Line, StyledSpan, safe, wrap
-from ldlm_monitor.tui.keys import keys
-from ldlm_monitor.tui.log_rows import (
+from ldlm_monitor.screen.dialogs import TextPrompt
+from ldlm_monitor.screen.draw import Line, StyledSpan, safe, wrap
+from ldlm_monitor.screen.keys import keys
+from ldlm_monitor.screen.log_rows import (
     LOG_KEYS,
     PlacedLine,
     Search,
@@ -24,9 +24,9 @@ from ldlm_monitor.tui.log_rows import (
     merged,
     next_match,
 )
-from ldlm_monitor.tui.page_context import PageContext
-from ldlm_monitor.tui.timeline import event_severities, neighbour
-from ldlm_monitor.tui.widgets import Painted, RowList, in_thread
+from ldlm_monitor.screen.page_context import PageContext
+from ldlm_monitor.screen.timeline import event_severities, neighbour
+from ldlm_monitor.screen.widgets import Painted, RowList, in_thread
 
 _T = TypeVar("_T")
 _AROUND = 300  # records read on each side of the cursor. A choice: slower reads or more of them

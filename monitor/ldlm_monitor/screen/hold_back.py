@@ -12,9 +12,9 @@ from ldlm_monitor.base.alert import LabelMatcher
 from ldlm_monitor.base.errors import LdlmError
 from ldlm_monitor.base.queries import Withholding
 from ldlm_monitor.base.snapshot import AlertView, RunView
-from ldlm_monitor.tui.draw import safe
-from ldlm_monitor.tui.page_context import HeldBack, PageContext, alerts_of
-from ldlm_monitor.tui.widgets import in_thread
+from ldlm_monitor.screen.draw import safe
+from ldlm_monitor.screen.page_context import HeldBack, PageContext, alerts_of
+from ldlm_monitor.screen.widgets import in_thread
 
 _DURATIONS = (  # titles, seconds of a silence. A choice: more lengths, or a list read at a glance
     ("15 minutes", 900.0),

@@ -10,9 +10,9 @@ from rich.cells import cell_len, set_cell_size
 from ldlm_monitor.base.incident_view import IncidentView
 from ldlm_monitor.base.snapshot import ReasonView, RunView, Snapshot
 from ldlm_monitor.judge.core.run_health import HEALTH, NONFINITE_ALERTS, what_now
-from ldlm_monitor.tui.draw import Glyphs, fit, safe
-from ldlm_monitor.tui.hold_back import muted, suppression
-from ldlm_monitor.tui.page_context import PageContext, alerts_of, current
+from ldlm_monitor.screen.draw import Glyphs, fit, safe
+from ldlm_monitor.screen.hold_back import muted, suppression
+from ldlm_monitor.screen.page_context import PageContext, alerts_of, current
 
 _LEVEL = re.compile(r"^(?:(?:ERROR|WARNING|CRITICAL|FATAL): )+")  # the log's own word for it
 _MOST_RANKS = 12  # characters of a list of ranks, a choice: a longer one displaces the reason

@@ -6,12 +6,12 @@ from textual.containers import Vertical
 from ldlm_monitor.base.queries import LogLine, LogQuery
 from ldlm_monitor.base.snapshot import RunView
 from ldlm_monitor.base.text.format import number
-from ldlm_monitor.tui import ranks
-from ldlm_monitor.tui.chart import Chart, draw_chart, marks_of
-from ldlm_monitor.tui.draw import CURVES, HEALTH_STYLE, Line, StyledSpan, labelled, safe, wrap
-from ldlm_monitor.tui.page_context import Curves, PageContext, current, speed, whole_duration
-from ldlm_monitor.tui.triage import why
-from ldlm_monitor.tui.widgets import Painted, in_thread
+from ldlm_monitor.screen import ranks
+from ldlm_monitor.screen.chart import Chart, draw_chart, marks_of
+from ldlm_monitor.screen.draw import CURVES, HEALTH_STYLE, Line, StyledSpan, labelled, safe, wrap
+from ldlm_monitor.screen.page_context import Curves, PageContext, current, speed, whole_duration
+from ldlm_monitor.screen.triage import why
+from ldlm_monitor.screen.widgets import Painted, in_thread
 
 _LINES = 12  # of the log's end. A choice: a traceback's last frames; more displace the chart
 _POINTS = 256  # buckets of the curve: the 2 dots of each cell of the widest card

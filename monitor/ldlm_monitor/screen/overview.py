@@ -10,14 +10,14 @@ from textual.containers import Horizontal, Vertical
 
 from ldlm_monitor.base.snapshot import InputView, RunView, Snapshot
 from ldlm_monitor.base.text.format import counted
-from ldlm_monitor.tui.dialogs import TextPrompt
-from ldlm_monitor.tui.draw import HEALTH_STYLE, STATE_STYLE, Glyphs, Line, StyledSpan, safe
-from ldlm_monitor.tui.keys import Key, keys
-from ldlm_monitor.tui.page_context import Curves, OpenRun, PageContext, SelectRun
-from ldlm_monitor.tui.run_card import RunCard
-from ldlm_monitor.tui.run_columns import SPARK, Layout, RunRow
-from ldlm_monitor.tui.triage import SORTABLE, arranged, shared_prefix
-from ldlm_monitor.tui.widgets import Painted, RowList, in_thread
+from ldlm_monitor.screen.dialogs import TextPrompt
+from ldlm_monitor.screen.draw import HEALTH_STYLE, STATE_STYLE, Glyphs, Line, StyledSpan, safe
+from ldlm_monitor.screen.keys import Key, keys
+from ldlm_monitor.screen.page_context import Curves, OpenRun, PageContext, SelectRun
+from ldlm_monitor.screen.run_card import RunCard
+from ldlm_monitor.screen.run_columns import SPARK, Layout, RunRow
+from ldlm_monitor.screen.triage import SORTABLE, arranged, shared_prefix
+from ldlm_monitor.screen.widgets import Painted, RowList, in_thread
 
 _CURVES_SECONDS = 2.0  # between queries for shown curves. A choice: old curves, or more requests
 SPLIT_WIDTH = 160  # cells from which one run is beside the list, which then still has its columns

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from ldlm_monitor.base.snapshot import CurveView
-from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan
+from ldlm_monitor.screen.draw import Glyphs, Line, StyledSpan
 
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 """Bits of a braille cell (Unicode 15, chapter 21.1), by row and column."""

@@ -11,12 +11,12 @@ from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from ldlm_monitor.base.text.format import counted
-from ldlm_monitor.tui.alert_page import items
-from ldlm_monitor.tui.draw import STATE_STYLE, Line, StyledSpan, labelled, safe
-from ldlm_monitor.tui.hold_back import suppression
-from ldlm_monitor.tui.keys import help_rows
-from ldlm_monitor.tui.page_context import PageContext, is_for_people, severity_of, whole_duration
-from ldlm_monitor.tui.widgets import Painted, RowList
+from ldlm_monitor.screen.alert_page import items
+from ldlm_monitor.screen.draw import STATE_STYLE, Line, StyledSpan, labelled, safe
+from ldlm_monitor.screen.hold_back import suppression
+from ldlm_monitor.screen.keys import help_rows
+from ldlm_monitor.screen.page_context import PageContext, is_for_people, severity_of, whole_duration
+from ldlm_monitor.screen.widgets import Painted, RowList
 
 _KEY_CELLS = 14  # of keys in the help: `Shift+left right` is broken, all others fit
 

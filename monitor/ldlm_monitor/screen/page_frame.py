@@ -10,10 +10,10 @@ from textual.binding import ActiveBinding
 from ldlm_monitor.base.errors import INTERRUPTED
 from ldlm_monitor.base.queries import Played
 from ldlm_monitor.base.text.format import local_time
-from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, bar, fit, safe, width_of
-from ldlm_monitor.tui.keys import Key
-from ldlm_monitor.tui.page_context import PageContext, is_for_people, whole_duration
-from ldlm_monitor.tui.widgets import Painted
+from ldlm_monitor.screen.draw import Glyphs, Line, StyledSpan, bar, fit, safe, width_of
+from ldlm_monitor.screen.keys import Key
+from ldlm_monitor.screen.page_context import PageContext, is_for_people, whole_duration
+from ldlm_monitor.screen.widgets import Painted
 
 _LEAST_BAR = 10  # cells of a bar and 2 blanks. A choice: fewer are coarse, more rarely fit
 _NOTICE_SECONDS = 60.0  # a choice: read by then, or out of the way

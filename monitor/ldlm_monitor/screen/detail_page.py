@@ -6,9 +6,9 @@ from typing import Generic, TypeVar
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
-from ldlm_monitor.tui.draw import Line, StyledSpan
-from ldlm_monitor.tui.page_context import PageContext, SelectRun
-from ldlm_monitor.tui.widgets import Painted, RowList
+from ldlm_monitor.screen.draw import Line, StyledSpan
+from ldlm_monitor.screen.page_context import PageContext, SelectRun
+from ldlm_monitor.screen.widgets import Painted, RowList
 
 _T = TypeVar("_T")
 

@@ -7,9 +7,9 @@ from textual.containers import Vertical
 
 from ldlm_monitor.base.snapshot import DiskView, GpuView, HostView, RunView
 from ldlm_monitor.base.text.format import byte_size
-from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, bar, fit, safe, wrap
-from ldlm_monitor.tui.page_context import PageContext, whole_duration
-from ldlm_monitor.tui.widgets import Painted, RowList
+from ldlm_monitor.screen.draw import Glyphs, Line, StyledSpan, bar, fit, safe, wrap
+from ldlm_monitor.screen.page_context import PageContext, whole_duration
+from ldlm_monitor.screen.widgets import Painted, RowList
 
 _BAR = 20  # cells of a bar: a choice; 5 % are seen, and the numbers fit beside it in 60 cells
 _SOON_SECONDS = 86400.0  # until a disk is full, as in the rule CheckpointDiskFilling

@@ -15,8 +15,8 @@ from ldlm_monitor.base.snapshot import CurveView, RunView
 from ldlm_monitor.base.text.format import byte_size, counted, number, si_number
 from ldlm_monitor.judge.core.run_health import what_now
 from ldlm_monitor.judge.run.curve import is_charted
-from ldlm_monitor.tui import ranks
-from ldlm_monitor.tui.draw import (
+from ldlm_monitor.screen import ranks
+from ldlm_monitor.screen.draw import (
     HEALTH_STYLE,
     STATE_STYLE,
     Glyphs,
@@ -27,9 +27,9 @@ from ldlm_monitor.tui.draw import (
     fit,
     safe,
 )
-from ldlm_monitor.tui.keys import Key, keys
-from ldlm_monitor.tui.metric_chart import MetricChart
-from ldlm_monitor.tui.page_context import (
+from ldlm_monitor.screen.keys import Key, keys
+from ldlm_monitor.screen.metric_chart import MetricChart
+from ldlm_monitor.screen.page_context import (
     Curves,
     PageContext,
     age,
@@ -40,8 +40,8 @@ from ldlm_monitor.tui.page_context import (
     speed,
     whole_duration,
 )
-from ldlm_monitor.tui.triage import triaged
-from ldlm_monitor.tui.widgets import Painted, in_thread
+from ldlm_monitor.screen.triage import triaged
+from ldlm_monitor.screen.widgets import Painted, in_thread
 
 _POINTS = 1024  # buckets of a curve: the 2 dots of each braille cell, up to 512 columns
 _SMALL = (  # titles, and quantities: the first logged is drawn. A choice: four fit 80 cells

@@ -11,11 +11,11 @@ from ldlm_monitor.base.names import severity_rank
 from ldlm_monitor.base.snapshot import AlertView, Snapshot
 from ldlm_monitor.base.text.format import local_time, number
 from ldlm_monitor.judge.core.run_health import decided_on
-from ldlm_monitor.tui.detail_page import DetailPage
-from ldlm_monitor.tui.draw import Line, StyledSpan, fit, labelled, safe
-from ldlm_monitor.tui.hold_back import send, silence, suppression
-from ldlm_monitor.tui.keys import Key, keys
-from ldlm_monitor.tui.page_context import (
+from ldlm_monitor.screen.detail_page import DetailPage
+from ldlm_monitor.screen.draw import Line, StyledSpan, fit, labelled, safe
+from ldlm_monitor.screen.hold_back import send, silence, suppression
+from ldlm_monitor.screen.keys import Key, keys
+from ldlm_monitor.screen.page_context import (
     HeldBack,
     OpenLog,
     is_for_people,

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from ldlm_monitor.base.queries import LogLine, LogQuery, LogSlice, Source
 from ldlm_monitor.base.text.format import byte_size
-from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, safe
-from ldlm_monitor.tui.keys import Key
+from ldlm_monitor.screen.draw import Glyphs, Line, StyledSpan, fit, safe
+from ldlm_monitor.screen.keys import Key
 
 _MERGED_LINES = 1000  # records of all merged files, roughly. A choice: older ones, or a fast answer
 _MERGED_FILES = 64  # at most. A choice: the page waits for a request each, and lacks other files

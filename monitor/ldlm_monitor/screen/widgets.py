@@ -22,8 +22,8 @@ from textual.widget import Widget
 from textual.worker import get_current_worker
 
 from ldlm_monitor.base.errors import LdlmError
-from ldlm_monitor.tui.draw import Line, style_of
-from ldlm_monitor.tui.keys import Key, keys
+from ldlm_monitor.screen.draw import Line, style_of
+from ldlm_monitor.screen.keys import Key, keys
 
 if TYPE_CHECKING:
     from rich.style import Style

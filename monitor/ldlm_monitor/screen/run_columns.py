@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from ldlm_monitor.base.snapshot import CurveView, RunView
 from ldlm_monitor.base.text.format import number
-from ldlm_monitor.tui.draw import (
+from ldlm_monitor.screen.draw import (
     HEALTH_STYLE,
     STATE_STYLE,
     Glyphs,
@@ -16,8 +16,8 @@ from ldlm_monitor.tui.draw import (
     safe,
     spark,
 )
-from ldlm_monitor.tui.hold_back import muted
-from ldlm_monitor.tui.page_context import (
+from ldlm_monitor.screen.hold_back import muted
+from ldlm_monitor.screen.page_context import (
     PageContext,
     age_style,
     baseline,
@@ -25,7 +25,7 @@ from ldlm_monitor.tui.page_context import (
     speed,
     whole_duration,
 )
-from ldlm_monitor.tui.triage import middle_cut, since, why
+from ldlm_monitor.screen.triage import middle_cut, since, why
 
 SPARK = 16  # values, a cell each. A choice: fewer hide the shape of a loss, more displace columns
 _LEAST_NAME, _MOST_NAME = 10, 32  # cells. A choice: fewer make names alike, more displace reasons
