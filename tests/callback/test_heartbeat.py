@@ -14,7 +14,7 @@ from ldlm_callback.rank import (
     HeartbeatPage,
     Identity,
 )
-from ldlm_monitor.probe.heartbeat import read
+from ldlm_monitor.host.probe.heartbeat import read
 
 
 def identity(**changes) -> Identity:

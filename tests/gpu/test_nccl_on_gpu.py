@@ -14,8 +14,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from ldlm_monitor.config import Settings  # noqa: E402
+from ldlm_monitor.host.probe.flight_recorder import read  # noqa: E402
 from ldlm_monitor.playback.log_replay import Replay  # noqa: E402
-from ldlm_monitor.probe.flight_recorder import read  # noqa: E402
 
 pytestmark = [
     pytest.mark.live,
@@ -28,7 +28,7 @@ ONE_RANK = """
 import datetime, sys
 import torch
 import torch.distributed as dist
-from ldlm_monitor.probe.nccl_ras import address_of, ask
+from ldlm_monitor.host.probe.nccl_ras import address_of, ask
 
 device = torch.device("cuda", 0)
 dist.init_process_group("nccl", device_id=device, timeout=datetime.timedelta(seconds=10))

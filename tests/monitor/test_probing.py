@@ -30,11 +30,11 @@ from ldlm_monitor.daemon.stall_probe import (
     OLD_SECONDS,
     Probing,
 )
+from ldlm_monitor.host.probe.host import HostProbe
 from ldlm_monitor.judge.core.monitor import Monitor
 from ldlm_monitor.judge.run.verdict import ProbeCandidate
 from ldlm_monitor.notify.message import Receipt
 from ldlm_monitor.notify.outbox import Outbox
-from ldlm_monitor.probe.host import HostProbe
 from ldlm_monitor.state.state_store import StateStore
 
 NOW = 1_769_681_700.0

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.probe.collective_states import Finding, analyse, describe
-from ldlm_monitor.probe.flight_recorder import Dump, DumpError, dump_of, find, read
+from ldlm_monitor.host.probe.collective_states import Finding, analyse, describe
+from ldlm_monitor.host.probe.flight_recorder import Dump, DumpError, dump_of, find, read
 
 HERE = Path(__file__).parent
 DATA = HERE / "data"

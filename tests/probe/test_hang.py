@@ -14,10 +14,10 @@ import pytest
 
 from ldlm_callback.rank import Beat, HeartbeatPage, Identity, pid_namespace
 from ldlm_monitor.base.records import Event, Heartbeat, Position
+from ldlm_monitor.host.probe.hang import SKEW_SECONDS, RankReport, accused, beats, events_of, look
+from ldlm_monitor.host.probe.heartbeat import pages, read
+from ldlm_monitor.host.probe.stacks import Stacks, _written, ask, may_ask, stacks_of
 from ldlm_monitor.judge.run.verdict import ProbeCandidate
-from ldlm_monitor.probe.hang import SKEW_SECONDS, RankReport, accused, beats, events_of, look
-from ldlm_monitor.probe.heartbeat import pages, read
-from ldlm_monitor.probe.stacks import Stacks, _written, ask, may_ask, stacks_of
 
 
 def case_in(folder: Path, since: float = 0.0) -> ProbeCandidate:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from ldlm_callback import rank as written
 from ldlm_callback.rank import pid_namespace, start_ticks
-from ldlm_monitor.probe.heartbeat import is_process, page_of, pages, read
-from ldlm_monitor.probe.stacks import fetch
+from ldlm_monitor.host.probe.heartbeat import is_process, page_of, pages, read
+from ldlm_monitor.host.probe.stacks import fetch
 
 
 def identity(**changes) -> written.Identity:

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.base.records import Event, from_json, to_json
+from ldlm_monitor.host.probe import cgroup
+from ldlm_monitor.host.probe.host import HostProbe
+from ldlm_monitor.host.probe.process import family
 from ldlm_monitor.judge.run.verdict import verdict
-from ldlm_monitor.probe import cgroup
-from ldlm_monitor.probe.host import HostProbe
-from ldlm_monitor.probe.process import family
 
 from .conftest import wait_until
 from .test_nccl_ras import INCOMPLETE, Ras

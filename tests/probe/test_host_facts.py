@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from nvml_driver import GIB, TOTAL, build, gpu, with_driver
 
+from ldlm_monitor.host.probe.gpu import SECONDS, GpuReader
+from ldlm_monitor.host.probe.host import HostProbe
+from ldlm_monitor.host.probe.host_facts import _Fill
 from ldlm_monitor.judge.core.self_metrics import SelfCounts
 from ldlm_monitor.judge.run.fleet import Fleet
 from ldlm_monitor.judge.run.stall import Stall
 from ldlm_monitor.logs.parse import Parser
-from ldlm_monitor.probe.gpu import SECONDS, GpuReader
-from ldlm_monitor.probe.host import HostProbe
-from ldlm_monitor.probe.host_facts import _Fill
 
 HOUR = 3600.0  # seconds
 

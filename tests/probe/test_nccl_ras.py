@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ldlm_monitor.probe.nccl_ras import RasError, address_of, ask, describe, suspects_of
+from ldlm_monitor.host.probe.nccl_ras import RasError, address_of, ask, describe, suspects_of
 
 HEALTHY = """
 Job summary

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ldlm_monitor.probe.process import environment, family, listens, look
+from ldlm_monitor.host.probe.process import environment, family, listens, look
 
 from .conftest import wait_until
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from ldlm_monitor.probe.heartbeat import pages
-from ldlm_monitor.probe.stacks import fetch
+from ldlm_monitor.host.probe.heartbeat import pages
+from ldlm_monitor.host.probe.stacks import fetch
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="PyTorch is not installed"

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.probe.plain_pickle import MAX_BYTES, PlainPickleError, load
+from ldlm_monitor.host.probe.plain_pickle import MAX_BYTES, PlainPickleError, load
 
 PLAIN = st.recursive(
     st.none()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.supervise.run_folder import RunRecord, all_runs
+from ldlm_monitor.host.supervise.run_folder import RunRecord, all_runs
 
 RUN = (sys.executable, "-m", "ldlm_monitor", "run", "--log-dir", "logs")
 

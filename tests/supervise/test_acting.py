@@ -13,8 +13,8 @@ import pytest
 from tests.live.conftest import Slack
 from tests.supervise.conftest import RUN, Ran, family, signal_all, until
 
-from ldlm_monitor.supervise import evidence
-from ldlm_monitor.supervise.run_folder import RunRecord, all_runs
+from ldlm_monitor.host.supervise import evidence
+from ldlm_monitor.host.supervise.run_folder import RunRecord, all_runs
 
 pytestmark = pytest.mark.live
 

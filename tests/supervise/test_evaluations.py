@@ -6,8 +6,8 @@ import pytest
 
 from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.base.snapshot import Snapshot, VerdictView
+from ldlm_monitor.host.supervise.reactions import Reactions, Supervisor
 from ldlm_monitor.monitor import Monitor
-from ldlm_monitor.supervise.reactions import Reactions, Supervisor
 
 START, LOG = 1_769_681_700.0, "train.log"
 EVALUATION = 120

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from tests.supervise.conftest import RUN, on_terminal, until
 
-from ldlm_monitor.supervise.run_folder import RunRecord, all_runs
+from ldlm_monitor.host.supervise.run_folder import RunRecord, all_runs
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 pytestmark = [pytest.mark.live, pytest.mark.trainer]

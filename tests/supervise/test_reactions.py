@@ -14,8 +14,8 @@ from ldlm_monitor.base.snapshot import (
     Statistics,
     VerdictView,
 )
+from ldlm_monitor.host.supervise.reactions import Order, Reactions, Supervisor
 from ldlm_monitor.judge.incidents.decision_table import DecisionFacts, decide
-from ldlm_monitor.supervise.reactions import Order, Reactions, Supervisor
 
 START = 1_000_000.0
 HUNG = VerdictView(word="hung", reasons=("rank 1 sleeps",))

@@ -7,13 +7,13 @@ from pathlib import Path
 from tests.supervise.conftest import until
 
 from ldlm_monitor.config import Settings
+from ldlm_monitor.host.supervise.run_folder import all_runs
+from ldlm_monitor.host.supervise.streams import RunLog
 from ldlm_monitor.playback.log_replay import Replay
-from ldlm_monitor.supervise.run_folder import all_runs
-from ldlm_monitor.supervise.streams import RunLog
 
 SMALL = """
 import sys
-from ldlm_monitor.supervise import launch
+from ldlm_monitor.host.supervise import launch
 launch.ROTATE_BYTES = 2_000
 from ldlm_monitor.cli import main
 sys.exit(main(sys.argv[1:]))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.supervise.conftest import RUN, Ran, until
 
-from ldlm_monitor.supervise import slurm
+from ldlm_monitor.host.supervise import slurm
 
 pytestmark = pytest.mark.live
 

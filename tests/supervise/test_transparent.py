@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.supervise.conftest import RUN, Ran, alone, on_terminal, signal_all, until
 
-from ldlm_monitor.supervise.run_folder import all_runs, name_of
+from ldlm_monitor.host.supervise.run_folder import all_runs, name_of
 
 pytestmark = pytest.mark.live
 

@@ -9,15 +9,15 @@ from typing import Literal, NamedTuple, TypeAlias
 from ldlm_monitor.analysis.bench_record import BenchRecord, BenchSeries
 from ldlm_monitor.analysis.readings import STEPS, Column, Readings, RunReadings
 from ldlm_monitor.base.text.sanitize import plain
+from ldlm_monitor.host.probe.command_processes import CommandProcesses
+from ldlm_monitor.host.probe.gpu import GpuReader
+from ldlm_monitor.host.supervise.streams import Link
 from ldlm_monitor.logs.history.file_head import launch_facts
 from ldlm_monitor.logs.parse import Parser
 from ldlm_monitor.logs.parse.run_names import RunNames
 from ldlm_monitor.logs.source.companions import Surroundings, companions
 from ldlm_monitor.logs.source.follower import Follower
 from ldlm_monitor.logs.source.input_patterns import resolve
-from ldlm_monitor.probe.command_processes import CommandProcesses
-from ldlm_monitor.probe.gpu import GpuReader
-from ldlm_monitor.supervise.streams import Link
 
 SEARCH_SECONDS = 2.0
 """Seconds between two searches for files: a choice; less loads a network disk, more reads late."""

@@ -52,7 +52,7 @@ def bench(
     """
     from ldlm_monitor.analysis.bench_measuring import BenchLimits, BenchReader, Measuring
     from ldlm_monitor.analysis.bench_record import FILE
-    from ldlm_monitor.supervise import launch, run_folder, started_in
+    from ldlm_monitor.host.supervise import launch, run_folder, started_in
 
     found = settings(flags)
     if list_:
@@ -90,7 +90,7 @@ def _list() -> int:
     from ldlm_monitor.analysis.bench_record import read_record
     from ldlm_monitor.base.text.format import utc
     from ldlm_monitor.base.text.sanitize import plain
-    from ldlm_monitor.supervise.run_folder import all_runs
+    from ldlm_monitor.host.supervise.run_folder import all_runs
 
     records = [record for run in all_runs() if (record := read_record(run.folder))]
     for record in reversed(records):

@@ -69,7 +69,7 @@ def compare(
 def _measured(word: str) -> str:
     """The record of the run that `word` names, if `bench` kept one; otherwise the word itself."""
     from ldlm_monitor.analysis.bench_record import FILE
-    from ldlm_monitor.supervise.run_folder import find_run
+    from ldlm_monitor.host.supervise.run_folder import find_run
 
     run = None if Path(word).exists() else find_run(word)
     return str(run.folder / FILE) if run and (run.folder / FILE).is_file() else word

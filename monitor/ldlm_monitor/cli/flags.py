@@ -156,7 +156,7 @@ def logs_of(word: str) -> tuple[str, ...]:
     """The logs of the run that `ldlm-monitor run` gave this name; otherwise the word itself."""
     if set(word) & set("/*?[") or word == "-" or Path(word).exists():
         return (word,)
-    from ldlm_monitor.supervise.run_folder import find_run
+    from ldlm_monitor.host.supervise.run_folder import find_run
 
     found = find_run(word)
     return (word,) if found is None else found.files

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from ldlm_monitor.base.queries import Source
     from ldlm_monitor.cli.opening import Opening
     from ldlm_monitor.config import Settings
-    from ldlm_monitor.supervise.launch import Front
-    from ldlm_monitor.supervise.run_folder import RunRecord
-    from ldlm_monitor.supervise.run_session import RunSession
+    from ldlm_monitor.host.supervise.launch import Front
+    from ldlm_monitor.host.supervise.run_folder import RunRecord
+    from ldlm_monitor.host.supervise.run_session import RunSession
 
 MONITOR_LOG = "monitor.log"  # in the run's folder
 SETTLE_SECONDS = 60.0
@@ -64,9 +64,9 @@ def run(
         detach: Return at once; the run goes on in the background.
     """
     from ldlm_monitor.cli.follow import require_terminal
-    from ldlm_monitor.supervise import launch, run_folder
-    from ldlm_monitor.supervise.reactions import Reactions, Supervisor
-    from ldlm_monitor.supervise.run_session import RunSession
+    from ldlm_monitor.host.supervise import launch, run_folder
+    from ldlm_monitor.host.supervise.reactions import Reactions, Supervisor
+    from ldlm_monitor.host.supervise.run_session import RunSession
 
     words = shown_dash(command)
     reactions = Reactions.read(on, budget)
@@ -149,7 +149,7 @@ def _follow(session: RunSession, opening: Opening, record: RunRecord, found: Set
 
     A crash counts when no step follows, and then a rule fires. The end of this monitor ends it.
     """
-    from ldlm_monitor.supervise import run_folder, started_in
+    from ldlm_monitor.host.supervise import run_folder, started_in
 
     asking = Thread(target=started_in.describe, args=(record,), name="started_in")
     asking.start()
@@ -203,7 +203,7 @@ def stop(name: str, /) -> int:
     Args:
         name: The run, as `ldlm-monitor run` called it; without the time, the newest of that name.
     """
-    from ldlm_monitor.supervise.streams import STOP
+    from ldlm_monitor.host.supervise.streams import STOP
 
     record = named_run(name)
     if not record.is_running:
@@ -214,7 +214,7 @@ def stop(name: str, /) -> int:
 
 def named_run(name: str) -> RunRecord:
     """The run of this name; raises `UsageError` if there is none."""
-    from ldlm_monitor.supervise.run_folder import find_run
+    from ldlm_monitor.host.supervise.run_folder import find_run
 
     record = find_run(name)
     if record is None:

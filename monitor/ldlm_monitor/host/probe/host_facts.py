@@ -10,10 +10,10 @@ from itertools import pairwise
 from pathlib import Path
 
 from ldlm_monitor.base.snapshot import DiskView, GpuView, HostView, ProcessView
+from ldlm_monitor.host.probe import process
+from ldlm_monitor.host.probe.gpu import GpuReader
+from ldlm_monitor.host.probe.process import Family, Scan
 from ldlm_monitor.judge.run.verdict import ProbeCandidate
-from ldlm_monitor.probe import process
-from ldlm_monitor.probe.gpu import GpuReader
-from ldlm_monitor.probe.process import Family, Scan
 
 MAX_PROCESSES = 64  # in a view: more than a host has ranks
 _INTERVALS = 3

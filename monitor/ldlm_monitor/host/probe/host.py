@@ -16,8 +16,7 @@ from pathlib import Path
 from ldlm_monitor.base.records import Event, Heartbeat, Record, Scalar
 from ldlm_monitor.base.snapshot import HostView
 from ldlm_monitor.base.text.format import names_of
-from ldlm_monitor.judge.run.verdict import ProbeCandidate
-from ldlm_monitor.probe import (
+from ldlm_monitor.host.probe import (
     cgroup,
     collective_states,
     flight_recorder,
@@ -27,9 +26,10 @@ from ldlm_monitor.probe import (
     nccl_ras,
     process,
 )
-from ldlm_monitor.probe.gpu import GpuReader
-from ldlm_monitor.probe.host_facts import HostFacts
-from ldlm_monitor.probe.process import Family, Process, Scan
+from ldlm_monitor.host.probe.gpu import GpuReader
+from ldlm_monitor.host.probe.host_facts import HostFacts
+from ldlm_monitor.host.probe.process import Family, Process, Scan
+from ldlm_monitor.judge.run.verdict import ProbeCandidate
 
 MIN_ASK_SECONDS = 0.5
 """Seconds that ranks get at least for their stacks: five pauses by which a dump's end is found."""

@@ -19,9 +19,9 @@ import msgspec
 
 from ldlm_monitor.base.records import Event
 from ldlm_monitor.base.text.format import names_of
+from ldlm_monitor.host.probe import flight_recorder, heartbeat, host_events, stacks
+from ldlm_monitor.host.probe.flight_recorder import CollectiveEntry, Dump
 from ldlm_monitor.judge.run.verdict import ProbeCandidate
-from ldlm_monitor.probe import flight_recorder, heartbeat, host_events, stacks
-from ldlm_monitor.probe.flight_recorder import CollectiveEntry, Dump
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ldlm_monitor.base.text.sanitize import plain, redact
 from ldlm_monitor.base.text.secrets import REDACTED
-from ldlm_monitor.supervise.run_folder import RunRecord, RunSurroundings, keep
+from ldlm_monitor.host.supervise.run_folder import RunRecord, RunSurroundings, keep
 
 ASK_SECONDS = 10.0
 """Seconds for each program: a diff on a network disk takes some, a driver may never answer."""

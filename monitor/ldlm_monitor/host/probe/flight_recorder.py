@@ -18,8 +18,8 @@ from pathlib import Path
 import msgspec
 
 from ldlm_monitor.base.text.sanitize import encodable
-from ldlm_monitor.probe.plain_pickle import MAX_BYTES, PlainPickleError, load
-from ldlm_monitor.probe.process import open_regular
+from ldlm_monitor.host.probe.plain_pickle import MAX_BYTES, PlainPickleError, load
+from ldlm_monitor.host.probe.process import open_regular
 
 PREFIX_VARIABLES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")  # torch's
 _DEFAULTS = (

@@ -13,7 +13,7 @@ from typing import Any
 
 from ldlm_callback.rank import BEAT, BEAT_AT, IDENTITY, MAGIC, SIZE, pid_namespace
 from ldlm_monitor.base.records import Heartbeat, Position
-from ldlm_monitor.probe import process
+from ldlm_monitor.host.probe import process
 
 PREFIX = "heartbeat_rank"  # of the callback's file names
 MAX_PAGES = 4096  # pages read per look: a shared folder may have those of thousands of ranks

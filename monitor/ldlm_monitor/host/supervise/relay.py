@@ -32,7 +32,14 @@ from pathlib import Path
 from typing import Any
 
 from ldlm_monitor.base.text.format import signal_name
-from ldlm_monitor.supervise.streams import READ_BYTES, STOP, Link, OutputStream, RunLog, Terminal
+from ldlm_monitor.host.supervise.streams import (
+    READ_BYTES,
+    STOP,
+    Link,
+    OutputStream,
+    RunLog,
+    Terminal,
+)
 
 KEY_BYTES = 256  # of typed text passed on at once: a terminal's line holds 4,096 (termios(3))
 DRAIN_SECONDS = 0.2

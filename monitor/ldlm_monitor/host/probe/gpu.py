@@ -81,7 +81,7 @@ class GpuReader:
         try:
             if self._child is None:
                 self._child = subprocess.Popen(
-                    [sys.executable, "-m", "ldlm_monitor.probe.nvml"],
+                    [sys.executable, "-m", "ldlm_monitor.host.probe.nvml"],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from ldlm_monitor.base.names import Severity
 from ldlm_monitor.base.records import Event, FieldValue, Scalar
+from ldlm_monitor.host.probe.process import TICKS, Scan, link
 from ldlm_monitor.judge.run.verdict import RELAY_CORES, ProbeCandidate
 from ldlm_monitor.logs.source.file_system import read_mounts
-from ldlm_monitor.probe.process import TICKS, Scan, link
 
 MAX_SHOWN = 64  # processes in an event: more than a host has ranks, and some KiB
 MAX_RANKS = 4096  # ranks in one field, so that an event stays below a few tens of KiB

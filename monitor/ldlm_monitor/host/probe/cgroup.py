@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ldlm_monitor.base.records import Event
+from ldlm_monitor.host.probe import host_events
+from ldlm_monitor.host.probe.process import read_text
 from ldlm_monitor.judge.run.verdict import ProbeCandidate
-from ldlm_monitor.probe import host_events
-from ldlm_monitor.probe.process import read_text
 
 MOUNT = Path("/sys/fs/cgroup")  # as systemd and container runtimes mount it
 _NO_LIMIT = 1 << 60

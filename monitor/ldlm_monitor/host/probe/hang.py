@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from ldlm_monitor.base.records import Event, Heartbeat, Scalar
+from ldlm_monitor.host.probe import host_events
+from ldlm_monitor.host.probe.heartbeat import Page, is_process, pages
+from ldlm_monitor.host.probe.stacks import StackFrame, Stacks, ask, may_ask
 from ldlm_monitor.judge.run.verdict import ProbeCandidate
-from ldlm_monitor.probe import host_events
-from ldlm_monitor.probe.heartbeat import Page, is_process, pages
-from ldlm_monitor.probe.stacks import StackFrame, Stacks, ask, may_ask
 
 ASKED_AT_ONCE = 16
 """Requests for stacks in flight: all of a usual host's 8 to 16 ranks; each only waits."""

@@ -5,7 +5,7 @@ import os
 import signal
 from collections.abc import Callable
 
-from ldlm_monitor.probe import process
+from ldlm_monitor.host.probe import process
 
 
 class CommandProcesses:

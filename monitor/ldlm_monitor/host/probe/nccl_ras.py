@@ -19,8 +19,8 @@ import msgspec
 
 from ldlm_monitor.base.records import Event, Scalar
 from ldlm_monitor.base.text.format import names_of
+from ldlm_monitor.host.probe import host_events
 from ldlm_monitor.judge.run.verdict import ProbeCandidate
-from ldlm_monitor.probe import host_events
 
 DEFAULT_ADDRESS = ("localhost", 28028)  # NCCL's default
 ADDRESS_VARIABLE = "NCCL_RAS_ADDR"  # NCCL's variable for another address

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ldlm_callback.signals import caught
-from ldlm_monitor.probe.heartbeat import Page, is_process
-from ldlm_monitor.probe.process import PROC
+from ldlm_monitor.host.probe.heartbeat import Page, is_process
+from ldlm_monitor.host.probe.process import PROC
 
 _MAX_STACKS = 2 * 1024 * 1024
 """Bytes read of a dump: twice faulthandler's 100 threads of 100 frames, at 100 bytes each."""

@@ -9,12 +9,12 @@ from typing import Any
 
 from ldlm_monitor.base.snapshot import Snapshot
 from ldlm_monitor.base.text.sanitize import redacted_arguments
-from ldlm_monitor.probe.command_processes import CommandProcesses
-from ldlm_monitor.supervise import evidence, slurm
-from ldlm_monitor.supervise.launch import shells
-from ldlm_monitor.supervise.reactions import Order, Supervisor
-from ldlm_monitor.supervise.run_folder import RunRecord
-from ldlm_monitor.supervise.streams import Link
+from ldlm_monitor.host.probe.command_processes import CommandProcesses
+from ldlm_monitor.host.supervise import evidence, slurm
+from ldlm_monitor.host.supervise.launch import shells
+from ldlm_monitor.host.supervise.reactions import Order, Supervisor
+from ldlm_monitor.host.supervise.run_folder import RunRecord
+from ldlm_monitor.host.supervise.streams import Link
 
 DECIDE_SECONDS = 60.0
 """Seconds for which a restart waits until the log was read: a command may fail while its monitor

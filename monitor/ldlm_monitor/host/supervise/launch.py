@@ -18,10 +18,10 @@ from typing import Any
 
 from ldlm_monitor.base.errors import UsageError
 from ldlm_monitor.base.text.sanitize import redacted_arguments
-from ldlm_monitor.probe import process
-from ldlm_monitor.supervise import slurm
-from ldlm_monitor.supervise.run_folder import RunRecord, keep, new_folder, new_log
-from ldlm_monitor.supervise.streams import Link
+from ldlm_monitor.host.probe import process
+from ldlm_monitor.host.supervise import slurm
+from ldlm_monitor.host.supervise.run_folder import RunRecord, keep, new_folder, new_log
+from ldlm_monitor.host.supervise.streams import Link
 
 ROTATE_BYTES = 1 << 30
 """Bytes after which a log is renamed: a choice; editors open a GiB, and few runs write one."""
@@ -30,7 +30,7 @@ _SOURCE = str(Path(__file__).parent.parent.parent)
 # With -I -S, without site-packages, the relay starts in a few hundredths of a second.
 _RELAY = (
     "import sys; sys.path.insert(0, sys.argv.pop(1));"
-    "from ldlm_monitor.supervise.relay import main; main()"
+    "from ldlm_monitor.host.supervise.relay import main; main()"
 )
 _PASSED_ON = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 

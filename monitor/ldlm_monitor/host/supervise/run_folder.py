@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError
 from ldlm_monitor.base.errors import InputError, UsageError
 from ldlm_monitor.base.incident_view import View
 from ldlm_monitor.base.text.state_home import state_home
-from ldlm_monitor.probe import process
+from ldlm_monitor.host.probe import process
 
 SCHEMA: Final = "ldlm.run/1"  # the number rises with an incompatible change
 RECORD = "run.json"
