@@ -100,8 +100,8 @@ def opened_page(folder: Path, rows: str, repeats: int) -> list[tuple[float, floa
     """Seconds and CPU seconds from the key to the chart, each time of a new screen."""
     from ldlm_monitor.config import Settings
     from ldlm_monitor.daemon.local_source import LocalSource
+    from ldlm_monitor.finished.playback.log_replay import Replay
     from ldlm_monitor.notify.silences import Silences
-    from ldlm_monitor.playback.log_replay import Replay
     from ldlm_monitor.screen.app import MonitorApp
 
     replay = Replay(Settings(files=(str(folder / rows),)))

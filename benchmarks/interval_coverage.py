@@ -19,9 +19,9 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from statistics import fmean
 
-from ldlm_monitor.analysis.compare.comparison import CONFIDENCE
-from ldlm_monitor.analysis.compare.difference_words import LOSS, PACE, verdict
-from ldlm_monitor.analysis.compare.intervals import (
+from ldlm_monitor.finished.compare.comparison import CONFIDENCE
+from ldlm_monitor.finished.compare.difference_words import LOSS, PACE, verdict
+from ldlm_monitor.finished.compare.intervals import (
     Difference,
     Location,
     mean_of,
@@ -30,8 +30,8 @@ from ldlm_monitor.analysis.compare.intervals import (
     of_means,
     of_pairs,
 )
-from ldlm_monitor.analysis.compare.sides import Side
-from ldlm_monitor.analysis.readings import STEPS, Column, RunReadings
+from ldlm_monitor.finished.compare.sides import Side
+from ldlm_monitor.finished.readings import STEPS, Column, RunReadings
 
 PAIRS = 300
 SEED = 20260129

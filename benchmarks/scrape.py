@@ -15,7 +15,7 @@ from pathlib import Path
 from fleet_nodes import row
 from ldlm_monitor.base.snapshot import Snapshot
 from ldlm_monitor.config import Settings
-from ldlm_monitor.playback.log_replay import Replay
+from ldlm_monitor.finished.playback.log_replay import Replay
 from ldlm_monitor.serve.metrics import OPENMETRICS, PROTOBUF, TEXT, exposition, families
 
 BEGUN = 1_769_681_800.0  # Unix seconds of the first step

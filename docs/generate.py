@@ -19,12 +19,12 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / each) for each in ("monitor", "callback", "doctor", "promrules")]
 
 from ldlm_doctor.model import Check, checks  # noqa: E402 # it need not be installed
-from ldlm_monitor.analysis.compare.comparison import Comparison  # noqa: E402
 from ldlm_monitor.base.names import METRICS, SEVERITIES, Metric  # noqa: E402
 from ldlm_monitor.base.snapshot import Snapshot  # noqa: E402
+from ldlm_monitor.finished.compare.comparison import Comparison  # noqa: E402
+from ldlm_monitor.finished.report.document import Report  # noqa: E402
 from ldlm_monitor.notify.webhook import WebhookBody  # noqa: E402
 from ldlm_monitor.records import adapter  # noqa: E402
-from ldlm_monitor.report.document import Report  # noqa: E402
 from ldlm_monitor.serve.openapi import Spelled  # noqa: E402
 from ldlm_promrules.promql.expression_parser import EXPERIMENTAL, MAX_DEPTH  # noqa: E402
 from ldlm_promrules.promql.expression_text import MAX_OPERATORS  # noqa: E402

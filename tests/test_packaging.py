@@ -78,11 +78,11 @@ def test_rules_dashboards_and_definitions_are_files_in_the_wheel(wheel: Path) ->
     assert "ldlm_monitor/judge/core/packaged/default.yml" in wanted
     others = {
         "ldlm_monitor/screen/app.tcss",
-        "ldlm_monitor/playback/demo.jsonl.gz",
-        "ldlm_monitor/report/advice.yml",
-        "ldlm_monitor/report/page.css",
-        "ldlm_monitor/report/page.js",
-        "ldlm_monitor/analysis/chart.css",
+        "ldlm_monitor/finished/playback/demo.jsonl.gz",
+        "ldlm_monitor/finished/report/advice.yml",
+        "ldlm_monitor/finished/report/page.css",
+        "ldlm_monitor/finished/report/page.js",
+        "ldlm_monitor/finished/chart.css",
     }
     assert {*wanted, *others} <= set(held)
     links = [name for name in wanted if held[name] & 0o170000 == 0o120000]

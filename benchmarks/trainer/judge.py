@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ldlm_monitor.analysis.compare.comparison import compare
-from ldlm_monitor.analysis.compare.sides import Side
-from ldlm_monitor.analysis.readings import STEPS, Column, RunReadings
+from ldlm_monitor.finished.compare.comparison import compare
+from ldlm_monitor.finished.compare.sides import Side
+from ldlm_monitor.finished.readings import STEPS, Column, RunReadings
 
 TOLD = ("loss", "step_seconds", "cpu_seconds")
 

@@ -28,8 +28,8 @@ from rich.text import Text
 
 from ldlm_monitor.config import Settings
 from ldlm_monitor.daemon.local_source import LocalSource
+from ldlm_monitor.finished.playback.log_replay import Replay
 from ldlm_monitor.notify.silences import Silences
-from ldlm_monitor.playback.log_replay import Replay
 from ldlm_monitor.screen.app import MonitorApp
 
 HERE = Path(__file__).resolve().parent

@@ -11,7 +11,7 @@ import pytest
 from healthy_training import SCENARIOS, Training, trainings, write
 from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.config import Settings
-from ldlm_monitor.playback.log_replay import Replay
+from ldlm_monitor.finished.playback.log_replay import Replay
 from training_faults import BEGINS, CASES, Case
 
 STEPS = 2_400

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from ldlm_monitor.analysis.backtest.score import Alarm, Delay, LogScore, overall, score
-from ldlm_monitor.analysis.backtest.truth import TrueEvent, Truth
+from ldlm_monitor.finished.backtest.score import Alarm, Delay, LogScore, overall, score
+from ldlm_monitor.finished.backtest.truth import TrueEvent, Truth
 
 NAN = TrueEvent(kind="nan", line_number=20, severity="failure", quote="loss: nan")
 OOM = TrueEvent(kind="oom_cuda", line_number=133, severity="failure", quote="CUDA out of memory")

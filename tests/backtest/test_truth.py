@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.analysis.backtest.truth import load_truth, match_logs
 from ldlm_monitor.base.errors import TruthError
+from ldlm_monitor.finished.backtest.truth import load_truth, match_logs
 
 NAN = '{"kind": "nan", "line_number": 7, "severity": "failure"}'
 

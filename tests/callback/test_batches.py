@@ -22,7 +22,7 @@ def noisy(steps: int) -> Iterator[tuple[int, float]]:
 
 def replayed(folder: Path) -> "Snapshot":
     from ldlm_monitor.config import Settings
-    from ldlm_monitor.playback.log_replay import Replay
+    from ldlm_monitor.finished.playback.log_replay import Replay
 
     replay = Replay(Settings(files=(str(folder),)))
     assert [*replay.transitions()]
@@ -78,8 +78,8 @@ def test_names_are_bounded_and_of_any_kind_that_does_not_wait_for_a_device() -> 
 def test_incident_report_and_page_show_the_batch_and_no_text_of_it_is_code(
     health: Callable, tmp_path: Path
 ) -> None:
-    from ldlm_monitor.report.document import report
-    from ldlm_monitor.report.html import page
+    from ldlm_monitor.finished.report.document import report
+    from ldlm_monitor.finished.report.html import page
 
     callback = health()
     for step, loss in noisy(30):

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("ldlm_monitor", reason="the monitor, which reads the files, is not installed")
 
 from ldlm_monitor.config import Settings
-from ldlm_monitor.playback.log_replay import Replay
+from ldlm_monitor.finished.playback.log_replay import Replay
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 

@@ -123,7 +123,7 @@ def test_a_report_looks_whether_the_process_of_a_run_is_gone(
 
     Only state and age are those of now: nothing rings by a clock that the log does not have.
     """
-    from ldlm_monitor.playback.log_replay import Replay
+    from ldlm_monitor.finished.playback.log_replay import Replay
 
     training = train(STEPS_THEN_HANGS)
     training.said("there")
@@ -149,7 +149,7 @@ def test_a_report_looks_whether_the_process_of_a_run_is_gone(
 
 @pytest.mark.usefixtures("monitor_reads")
 def test_rows_of_another_host_or_of_a_run_that_may_go_on_unseen_end_nothing(train) -> None:
-    from ldlm_monitor.playback.log_replay import Replay
+    from ldlm_monitor.finished.playback.log_replay import Replay
 
     training = train(STEPS)
     training.end()

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ldlm_monitor.analysis.charts import Figure, FigureMark, axis_of, svg
-from ldlm_monitor.analysis.compare.output import BUCKETS, bucketed
+from ldlm_monitor.finished.charts import Figure, FigureMark, axis_of, svg
+from ldlm_monitor.finished.compare.output import BUCKETS, bucketed
 
 FINITE = st.floats(-1e12, 1e12) | st.floats(allow_nan=False, allow_infinity=False)
 

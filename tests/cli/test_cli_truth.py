@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ldlm_monitor.analysis.backtest.truth import DETECTED_BY
+from ldlm_monitor.finished.backtest.truth import DETECTED_BY
 
 Ask = Callable[..., Any]
 NAN = {"kind": "nan", "line_number": 20, "severity": "failure", "quote": "ERROR: Invalid loss"}

@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 from made import write_run
 
-from ldlm_monitor.analysis.compare.sides import steady_from
+from ldlm_monitor.finished.compare.sides import steady_from
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"

@@ -8,8 +8,8 @@ from statistics import fmean
 import pytest
 
 from interval_coverage import Case, cases, rates, remembering
-from ldlm_monitor.analysis.compare.difference_words import LOSS, verdict
-from ldlm_monitor.analysis.compare.intervals import (
+from ldlm_monitor.finished.compare.difference_words import LOSS, verdict
+from ldlm_monitor.finished.compare.intervals import (
     Difference,
     Location,
     inside,

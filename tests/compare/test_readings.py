@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from ldlm_monitor.analysis.compare.sides import Side
-from ldlm_monitor.analysis.readings import Column, Readings, RunReadings
 from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.base.records import Sample
+from ldlm_monitor.finished.compare.sides import Side
+from ldlm_monitor.finished.readings import Column, Readings, RunReadings
 from ldlm_monitor.logs.parse import Parser
 from ldlm_monitor.logs.parse.run_names import RunNames
 

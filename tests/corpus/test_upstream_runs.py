@@ -8,7 +8,7 @@ import pytest
 
 from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.config import Settings
-from ldlm_monitor.playback.log_replay import Replay
+from ldlm_monitor.finished.playback.log_replay import Replay
 
 RUNS = Path(__file__).parent / "runs/upstream"
 

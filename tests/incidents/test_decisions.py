@@ -6,13 +6,13 @@ import pytest
 
 from ldlm_monitor.base.snapshot import RunView
 from ldlm_monitor.config import Settings
+from ldlm_monitor.finished.playback.log_replay import Replay
 from ldlm_monitor.judge.incidents.decision_table import (
     DecisionFacts,
     decide,
     decision_table,
     held_by_others,
 )
-from ldlm_monitor.playback.log_replay import Replay
 
 TABLE = decision_table()
 EXAMPLES = [(rule.rule, facts) for rule in TABLE.rules for facts in rule.examples]

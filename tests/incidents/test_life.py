@@ -17,6 +17,8 @@ from ldlm_monitor.base.incident_view import IncidentView
 from ldlm_monitor.base.records import Event, Position
 from ldlm_monitor.base.text.lines import transition_line
 from ldlm_monitor.config import Settings
+from ldlm_monitor.finished.playback.log_replay import Replay
+from ldlm_monitor.finished.report.plain_text import health_report
 from ldlm_monitor.judge.core.assemble import assemble
 from ldlm_monitor.judge.core.monitor import Monitor
 from ldlm_monitor.judge.incidents import Incidents, RunFacts
@@ -25,8 +27,6 @@ from ldlm_monitor.judge.incidents.incident import Incident
 from ldlm_monitor.notify.content import news_of
 from ldlm_monitor.notify.message import from_transition, message_of
 from ldlm_monitor.notify.slack_message import drawn
-from ldlm_monitor.playback.log_replay import Replay
-from ldlm_monitor.report.plain_text import health_report
 from ldlm_monitor.serve.pages import resource
 
 AT = 660.0

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from ldlm_monitor.config import Settings
-from ldlm_monitor.playback.engine import Playback
-from ldlm_monitor.playback.recording import Fed, entries
-from ldlm_monitor.playback.timed_inputs import of_recording
+from ldlm_monitor.finished.playback.engine import Playback
+from ldlm_monitor.finished.playback.recording import Fed, entries
+from ldlm_monitor.finished.playback.timed_inputs import of_recording
 
 pytestmark = pytest.mark.live
 

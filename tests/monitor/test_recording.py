@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.base.errors import InputError, UsageError
 from ldlm_monitor.base.records import Event, Position
-from ldlm_monitor.playback.recording import (
+from ldlm_monitor.finished.playback.recording import (
     Begun,
     Entry,
     Fed,

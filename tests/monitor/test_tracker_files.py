@@ -13,8 +13,8 @@ from wandblog import ended, log_of, row
 from ldlm_monitor.config import Settings
 from ldlm_monitor.daemon.dispatcher import Dispatcher
 from ldlm_monitor.daemon.pump import Pump
+from ldlm_monitor.finished.playback.log_replay import Replay
 from ldlm_monitor.notify.outbox import Outbox
-from ldlm_monitor.playback.log_replay import Replay
 from ldlm_monitor.state.state_store import StateStore
 
 NOW = 1_769_681_700.0

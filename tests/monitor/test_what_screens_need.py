@@ -13,11 +13,11 @@ from ldlm_monitor.daemon.dispatcher import Dispatcher
 from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.daemon.pictures import INPUTS_SECONDS
 from ldlm_monitor.daemon.pump import Pump
+from ldlm_monitor.finished.playback.log_replay import Replay
 from ldlm_monitor.judge.core.recent_records import RecentRecords
 from ldlm_monitor.judge.run.curve import CAPACITY
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.notify.silences import Silences
-from ldlm_monitor.playback.log_replay import Replay
 from ldlm_monitor.state.state_store import StateStore
 
 NOW = 1_769_681_700.0

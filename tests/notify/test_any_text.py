@@ -18,6 +18,7 @@ from ldlm_monitor.base.records import Event, Position
 from ldlm_monitor.base.snapshot import AlertView, MonitorView, Snapshot
 from ldlm_monitor.base.text.lines import transition_json, transition_line
 from ldlm_monitor.base.text.sanitize import plain, redact, run_path
+from ldlm_monitor.finished.report.plain_text import health_report
 from ldlm_monitor.notify.apprise import plain_text
 from ldlm_monitor.notify.content import news_of, whole_of
 from ldlm_monitor.notify.message import (
@@ -31,7 +32,6 @@ from ldlm_monitor.notify.message import (
 from ldlm_monitor.notify.slack_message import drawn
 from ldlm_monitor.notify.states import SentAlert, body
 from ldlm_monitor.notify.webhook import WebhookBody, webhook_body
-from ldlm_monitor.report.plain_text import health_report
 from ldlm_monitor.serve.metrics import exposition, families
 from ldlm_monitor.serve.pages import landing_page, resource
 

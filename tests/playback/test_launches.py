@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.config import Settings
-from ldlm_monitor.playback.log_replay import Replay
+from ldlm_monitor.finished.playback.log_replay import Replay
 
 DIED = """Traceback (most recent call last):
   File "train.py", line 88, in <module>

@@ -5,7 +5,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from ldlm_monitor.base.names import ALERTS
-from ldlm_monitor.report.alert_advice import advice, recommendations
+from ldlm_monitor.finished.report.alert_advice import advice, recommendations
 
 RULES = Path(__file__).parents[2] / "rules"
 

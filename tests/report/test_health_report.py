@@ -19,12 +19,12 @@ from ldlm_monitor.base.snapshot import (
     Snapshot,
     Statistics,
 )
+from ldlm_monitor.finished.report.contents import what_to_do
+from ldlm_monitor.finished.report.document import report
+from ldlm_monitor.finished.report.html import page
+from ldlm_monitor.finished.report.plain_text import WIDTH, health_report, markdown
 from ldlm_monitor.judge.core.run_health import worst_health
 from ldlm_monitor.judge.incidents.decision_table import DecisionFacts, decide
-from ldlm_monitor.report.contents import what_to_do
-from ldlm_monitor.report.document import report
-from ldlm_monitor.report.html import page
-from ldlm_monitor.report.plain_text import WIDTH, health_report, markdown
 
 MakeRun = Callable[..., RunView]
 MakeAlert = Callable[..., AlertView]

@@ -123,11 +123,11 @@ def palettes(package: str, name: str) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize("is_dark", [False, True])
 def test_every_text_has_the_contrast_of_wcag_aa(is_dark: bool) -> None:
-    page = palettes("ldlm_monitor.report", "page.css")[is_dark]
+    page = palettes("ldlm_monitor.finished.report", "page.css")[is_dark]
     for ground in ("ground", "card"):
         for color in page.keys() - {"ground", "card", "line"}:
             assert contrast(page[color], page[ground]) >= 4.5, (color, ground)
-    chart = palettes("ldlm_monitor.analysis", "chart.css")[is_dark]
+    chart = palettes("ldlm_monitor.finished", "chart.css")[is_dark]
     assert chart["ground"] == page["card"]
     for color in chart.keys() - {"grid", "ground"}:  # curves need 3.0, but legends are text
         assert contrast(chart[color], chart["ground"]) >= 4.5, color

@@ -7,9 +7,9 @@ from pathlib import Path
 from tests.supervise.conftest import until
 
 from ldlm_monitor.config import Settings
+from ldlm_monitor.finished.playback.log_replay import Replay
 from ldlm_monitor.host.supervise.run_folder import all_runs
 from ldlm_monitor.host.supervise.streams import RunLog
-from ldlm_monitor.playback.log_replay import Replay
 
 SMALL = """
 import sys

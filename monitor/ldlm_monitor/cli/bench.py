@@ -17,7 +17,7 @@ from ldlm_monitor.base.errors import UsageError
 from ldlm_monitor.cli.flags import InputFlags, settings, shown_dash
 
 if TYPE_CHECKING:
-    from ldlm_monitor.analysis.bench_record import BenchRecord
+    from ldlm_monitor.finished.bench_record import BenchRecord
 
 _Positive = Parameter(validator=Number(gt=0))
 
@@ -50,8 +50,8 @@ def bench(
         quiet: Do not show the command's output.
         list_: List the records that are kept.
     """
-    from ldlm_monitor.analysis.bench_measuring import BenchLimits, BenchReader, Measuring
-    from ldlm_monitor.analysis.bench_record import FILE
+    from ldlm_monitor.finished.bench_measuring import BenchLimits, BenchReader, Measuring
+    from ldlm_monitor.finished.bench_record import FILE
     from ldlm_monitor.host.supervise import launch, run_folder, started_in
 
     found = settings(flags)
@@ -87,9 +87,9 @@ def bench(
 
 
 def _list() -> int:
-    from ldlm_monitor.analysis.bench_record import read_record
     from ldlm_monitor.base.text.format import utc
     from ldlm_monitor.base.text.sanitize import plain
+    from ldlm_monitor.finished.bench_record import read_record
     from ldlm_monitor.host.supervise.run_folder import all_runs
 
     records = [record for run in all_runs() if (record := read_record(run.folder))]
@@ -107,9 +107,9 @@ def _summary(record: BenchRecord) -> str:
 
 
 def _facts(record: BenchRecord) -> Iterator[str]:
-    from ldlm_monitor.analysis.compare.output import value
-    from ldlm_monitor.analysis.compare.sides import Side
     from ldlm_monitor.base.text.format import counted, duration
+    from ldlm_monitor.finished.compare.output import value
+    from ldlm_monitor.finished.compare.sides import Side
 
     yield f"{counted(record.steps, 'step')} in {duration(record.seconds)}"
     side = Side(record.name, record.readings())

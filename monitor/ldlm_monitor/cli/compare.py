@@ -38,11 +38,11 @@ def compare(
         confidence: Share of the intervals that should contain the true value.
         companions: Read also what belongs to a log, such as its training_log.jsonl (default: yes).
     """
-    from ldlm_monitor.analysis.compare.comparison import compare as compared
-    from ldlm_monitor.analysis.compare.difference_words import targets_of
-    from ldlm_monitor.analysis.compare.learned import point_of
-    from ldlm_monitor.analysis.compare.output import charts, table
-    from ldlm_monitor.analysis.compare.sides import sides_of
+    from ldlm_monitor.finished.compare.comparison import compare as compared
+    from ldlm_monitor.finished.compare.difference_words import targets_of
+    from ldlm_monitor.finished.compare.learned import point_of
+    from ldlm_monitor.finished.compare.output import charts, table
+    from ldlm_monitor.finished.compare.sides import sides_of
 
     if len(runs) < 2:
         raise UsageError(
@@ -59,7 +59,7 @@ def compare(
     )
     found = compared(sides, targets=targets, at=points, confidence=confidence)
     if plot is not None:
-        from ldlm_monitor.analysis.charts import page
+        from ldlm_monitor.finished.charts import page
 
         write_file(plot, page(charts(sides)), "--plot")
     sys.stdout.write(found.model_dump_json(indent=2) + "\n" if json else table(found))
@@ -68,7 +68,7 @@ def compare(
 
 def _measured(word: str) -> str:
     """The record of the run that `word` names, if `bench` kept one; otherwise the word itself."""
-    from ldlm_monitor.analysis.bench_record import FILE
+    from ldlm_monitor.finished.bench_record import FILE
     from ldlm_monitor.host.supervise.run_folder import find_run
 
     run = None if Path(word).exists() else find_run(word)

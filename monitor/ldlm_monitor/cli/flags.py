@@ -18,7 +18,7 @@ from ldlm_monitor.base.errors import UsageError
 if TYPE_CHECKING:
     from ldlm_monitor.base.snapshot import Snapshot
     from ldlm_monitor.config import FailOn, Settings
-    from ldlm_monitor.playback.log_replay import Replay
+    from ldlm_monitor.finished.playback.log_replay import Replay
 
 UNHEALTHY = 3
 """Exit code if a health or finding is as bad as --fail-on, or worse (1: a bug, 2: wrong usage)."""
@@ -169,7 +169,7 @@ def _without_none(values: dict[str, Any]) -> dict[str, Any]:
 
 def replay_of(found: Settings, **more: Any) -> Replay:
     """A `Replay` of the settings' files, made with `more`; prints its notices."""
-    from ldlm_monitor.playback.log_replay import Replay
+    from ldlm_monitor.finished.playback.log_replay import Replay
 
     replay = Replay(found, **more)
     for notice in replay.notices:

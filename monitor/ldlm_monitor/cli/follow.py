@@ -168,7 +168,7 @@ def _in_browsers(found: Settings, load: Callable[[], Settings]) -> int:
 def _ended(code: int, snapshot: Snapshot | None) -> int:
     """Prints the report of `snapshot`, if any: a person who ends the monitor needs the state."""
     if snapshot is not None:
-        from ldlm_monitor.report.plain_text import health_report
+        from ldlm_monitor.finished.report.plain_text import health_report
 
         sys.stdout.write("\n" + health_report(snapshot))
     return code

@@ -125,7 +125,7 @@ def _rows(answer: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _draw(title: str, result: Sequence[dict[str, Any]], plot: Path) -> None:
     """Write the values of a range query as a chart over the seconds since the first of them."""
-    from ldlm_monitor.analysis.charts import Figure, Line, page
+    from ldlm_monitor.finished.charts import Figure, Line, page
 
     start = min((each["values"][0][0] for each in result), default=0.0)
     lines = []
@@ -149,7 +149,7 @@ def goodput(*files: str, form: Form = "table", flags: InputFlags | None = None) 
     """
     from ldlm_monitor.base.text.format import duration
     from ldlm_monitor.cli.report import read
-    from ldlm_monitor.report.document import report
+    from ldlm_monitor.finished.report.document import report
 
     settings = settings_for_inputs(flags, files, once=True)
     snapshot = read(settings)

@@ -108,8 +108,8 @@ def _on_screen(
 
 
 def _score(found: Settings, truth: Path, form: str) -> int:
-    from ldlm_monitor.analysis.backtest.play import backtest, score_text
-    from ldlm_monitor.analysis.backtest.score import overall
+    from ldlm_monitor.finished.backtest.play import backtest, score_text
+    from ldlm_monitor.finished.backtest.score import overall
 
     played = list(backtest(found, truth))
     scores = overall([score for score, _ in played])
@@ -119,8 +119,8 @@ def _score(found: Settings, truth: Path, form: str) -> int:
 
 
 def _decide(found: Settings, truth: Path | None, form: str) -> int:
-    from ldlm_monitor.analysis.backtest import decision_score
     from ldlm_monitor.base.text.sanitize import plain
+    from ldlm_monitor.finished.backtest import decision_score
 
     if truth is not None:
         score = decision_score.score_decisions(found, truth)
@@ -144,9 +144,9 @@ def _play(found: Settings, recording: Path | None, *, name: str, speed: float | 
     """Plays `recording`, or if None the settings' files, on the screen; returns the exit code."""
     require_terminal(name, "run it in an interactive shell")
     from ldlm_monitor.daemon.local_source import LocalSource
+    from ldlm_monitor.finished.playback.engine import Playback, Showing
+    from ldlm_monitor.finished.playback.timed_inputs import of_logs, of_recording
     from ldlm_monitor.notify.silences import Silences
-    from ldlm_monitor.playback.engine import Playback, Showing
-    from ldlm_monitor.playback.timed_inputs import of_logs, of_recording
 
     with tempfile.TemporaryDirectory(prefix="ldlm-monitor-") as folder:
         if recording is None:
@@ -174,7 +174,7 @@ def _play(found: Settings, recording: Path | None, *, name: str, speed: float | 
 
 def _recording_among(files: tuple[str, ...]) -> Path | None:
     """The recording among `files`; None if all are logs. Raises `UsageError` for a mixture."""
-    from ldlm_monitor.playback.recording import is_recording
+    from ldlm_monitor.finished.playback.recording import is_recording
 
     found = [Path(file) for file in files if is_recording(Path(file))]
     if found and len(files) > 1:

@@ -59,9 +59,9 @@ def read(found: Settings) -> Snapshot:
 def run_page(snapshot: Snapshot, name: str) -> tuple[str, str] | None:
     """The HTML report of one run and its policy, for the daemon; None if no run has this name."""
     from ldlm_monitor.base.text.sanitize import plain, redact
-    from ldlm_monitor.report.document import report as document
-    from ldlm_monitor.report.figures import is_charted
-    from ldlm_monitor.report.html import page, policy
+    from ldlm_monitor.finished.report.document import report as document
+    from ldlm_monitor.finished.report.figures import is_charted
+    from ldlm_monitor.finished.report.html import page, policy
 
     runs = snapshot.runs  # a name is as `run_path` writes it, or as the API gives it
     run = next((each for each in runs if name in (plain(each.name), redact(each.name))), None)
@@ -76,12 +76,12 @@ def run_page(snapshot: Snapshot, name: str) -> tuple[str, str] | None:
 
 
 def _rendered(snapshot: Snapshot, suffix: str, price: float | None) -> str:
-    from ldlm_monitor.report.plain_text import health_report, markdown
+    from ldlm_monitor.finished.report.plain_text import health_report, markdown
 
     if suffix == ".txt":
         return health_report(snapshot, price, ends=True)
-    from ldlm_monitor.report.document import report as document
-    from ldlm_monitor.report.html import page
+    from ldlm_monitor.finished.report.document import report as document
+    from ldlm_monitor.finished.report.html import page
 
     found = document(snapshot, price, ends=True)
     if suffix == ".json":

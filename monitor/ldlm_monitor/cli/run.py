@@ -173,7 +173,7 @@ def _hurries(session: RunSession) -> bool:
 
 def _finish(session: RunSession, opening: Opening, record: RunRecord) -> None:
     """End the daemon, which sends what is due, and keep its report."""
-    from ldlm_monitor.report.plain_text import health_report
+    from ldlm_monitor.finished.report.plain_text import health_report
 
     _, snapshot = opening.close(0, send_seconds=HURRY_SECONDS if _hurries(session) else None)
     if snapshot is not None:

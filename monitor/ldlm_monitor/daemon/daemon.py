@@ -26,6 +26,7 @@ from ldlm_monitor.daemon.pump import CutShort, Pump
 from ldlm_monitor.daemon.pump_calls import PumpCalls
 from ldlm_monitor.daemon.stall_probe import Probing
 from ldlm_monitor.daemon.stop_signals import Signals
+from ldlm_monitor.finished.playback.recording import Recorder
 from ldlm_monitor.host.probe.host import HostProbe
 from ldlm_monitor.judge.core.assemble import rules_of
 from ldlm_monitor.judge.core.rule_warnings import warnings_of
@@ -43,7 +44,6 @@ from ldlm_monitor.notify.receivers import (
 )
 from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.notify.slack_message import HOW_TO_CONFIGURE
-from ldlm_monitor.playback.recording import Recorder
 from ldlm_monitor.serve import Gate, RunPage, Server, Site
 from ldlm_monitor.serve.metrics import families
 from ldlm_monitor.serve.prometheus import PrometheusApi

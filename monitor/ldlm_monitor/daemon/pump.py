@@ -20,6 +20,7 @@ from ldlm_monitor.daemon.reading_lag import LATE_SECONDS, ReadingLag
 from ldlm_monitor.daemon.restart import recall
 from ldlm_monitor.daemon.stall_probe import Probing
 from ldlm_monitor.daemon.turn_budget import TurnBudget
+from ldlm_monitor.finished.playback.recording import Recorder
 from ldlm_monitor.judge.core.assemble import assemble, rules_of
 from ldlm_monitor.judge.core.self_metrics import NO_HOSTS, edge_points
 from ldlm_monitor.logs.parse.urgency import Urgency
@@ -30,7 +31,6 @@ from ldlm_monitor.logs.source.notices import Journal
 from ldlm_monitor.logs.source.timed_disk import TimedDisk
 from ldlm_monitor.logs.source.wake import Rota, Waker
 from ldlm_monitor.notify.outbox import Outbox
-from ldlm_monitor.playback.recording import Recorder
 from ldlm_monitor.state.state_dir import StateDir
 from ldlm_monitor.state.state_store import State, StateStore
 

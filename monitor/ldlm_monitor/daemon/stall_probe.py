@@ -16,6 +16,7 @@ from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.base.records import Event, Heartbeat, Record
 from ldlm_monitor.base.snapshot import HostView
 from ldlm_monitor.base.text.sanitize import plain
+from ldlm_monitor.finished.playback.recording import Recorder
 from ldlm_monitor.host.probe import process
 from ldlm_monitor.host.probe.host import ENDED, HostProbe
 from ldlm_monitor.host.probe.host_events import folders
@@ -23,7 +24,6 @@ from ldlm_monitor.judge.core.monitor import Monitor
 from ldlm_monitor.judge.run.endings import processes_of
 from ldlm_monitor.judge.run.verdict import ProbeCandidate
 from ldlm_monitor.logs.source.file_system import Worker
-from ldlm_monitor.playback.recording import Recorder
 from ldlm_monitor.state.read_log import ReadLog
 
 LOOK_SECONDS = 5.0

@@ -3,9 +3,11 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from ldlm_monitor.analysis.charts import Figure, Line
-from ldlm_monitor.analysis.compare.comparison import Cell, Comparison, Row, RunSummary
-from ldlm_monitor.analysis.compare.difference_words import (
+from ldlm_monitor.base.text.format import byte_size, duration, number
+from ldlm_monitor.base.text.sanitize import plain
+from ldlm_monitor.finished.charts import Figure, Line
+from ldlm_monitor.finished.compare.comparison import Cell, Comparison, Row, RunSummary
+from ldlm_monitor.finished.compare.difference_words import (
     MEMORY,
     MEMORY_BY,
     PACE,
@@ -15,9 +17,7 @@ from ldlm_monitor.analysis.compare.difference_words import (
     percent,
     signed,
 )
-from ldlm_monitor.analysis.compare.sides import Side
-from ldlm_monitor.base.text.format import byte_size, duration, number
-from ldlm_monitor.base.text.sanitize import plain
+from ldlm_monitor.finished.compare.sides import Side
 
 _NAMES = 24, 40
 """Least and greatest columns of the names: a choice; wider hides verdicts, narrower cuts names."""

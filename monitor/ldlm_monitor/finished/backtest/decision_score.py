@@ -9,9 +9,9 @@ from pydantic import Field, TypeAdapter, ValidationError
 from ldlm_monitor.base.errors import TruthError
 from ldlm_monitor.base.incident_view import DecisionView, DecisionWord, View
 from ldlm_monitor.base.snapshot import RunView
+from ldlm_monitor.finished.playback.log_replay import Replay, ReplaySettings
 from ldlm_monitor.judge.incidents.decision_table import DecisionFacts, decide
 from ldlm_monitor.logs.source.input_patterns import resolve
-from ldlm_monitor.playback.log_replay import Replay, ReplaySettings
 
 _RESTARTS = ("RESTART", "RESTART_WITHOUT")
 

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from ldlm_monitor.analysis.compare.intervals import Difference
 from ldlm_monitor.base.errors import UsageError
 from ldlm_monitor.base.names import RATES
+from ldlm_monitor.finished.compare.intervals import Difference
 
 Kind: TypeAlias = Literal["pace", "memory", "loss", "accuracy"]
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
-from ldlm_monitor.analysis.bench_record import BenchRecord, BenchSeries
-from ldlm_monitor.analysis.readings import STEPS, Column, Readings, RunReadings
 from ldlm_monitor.base.text.sanitize import plain
+from ldlm_monitor.finished.bench_record import BenchRecord, BenchSeries
+from ldlm_monitor.finished.readings import STEPS, Column, Readings, RunReadings
 from ldlm_monitor.host.probe.command_processes import CommandProcesses
 from ldlm_monitor.host.probe.gpu import GpuReader
 from ldlm_monitor.host.supervise.streams import Link

@@ -10,7 +10,8 @@ from typing import Final, Literal, TypeAlias
 from pydantic import Field
 
 from ldlm_monitor import __version__
-from ldlm_monitor.analysis.compare.difference_words import (
+from ldlm_monitor.base.incident_view import View
+from ldlm_monitor.finished.compare.difference_words import (
     ALWAYS,
     MEMORY,
     PACE,
@@ -23,10 +24,9 @@ from ldlm_monitor.analysis.compare.difference_words import (
     signed,
     verdict,
 )
-from ldlm_monitor.analysis.compare.intervals import Difference, median_of, of_logarithms, unknown
-from ldlm_monitor.analysis.compare.learned import Point, RunCell, Span, look, places
-from ldlm_monitor.analysis.compare.sides import Side
-from ldlm_monitor.base.incident_view import View
+from ldlm_monitor.finished.compare.intervals import Difference, median_of, of_logarithms, unknown
+from ldlm_monitor.finished.compare.learned import Point, RunCell, Span, look, places
+from ldlm_monitor.finished.compare.sides import Side
 
 SCHEMA: Final = "ldlm.compare/1"  # the number rises with an incompatible change
 CONFIDENCE = 0.95

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ldlm_monitor.base.snapshot import MonitorView, Snapshot
 from ldlm_monitor.base.text.format import byte_size, counted, utc
 from ldlm_monitor.base.text.sanitize import shorten, shorten_path
-from ldlm_monitor.report.contents import (
+from ldlm_monitor.finished.report.contents import (
     NO_BREAK,
     Block,
     Item,
@@ -20,7 +20,7 @@ from ldlm_monitor.report.contents import (
     steps_said,
     unread,
 )
-from ldlm_monitor.report.document import Report, ReportRun, report
+from ldlm_monitor.finished.report.document import Report, ReportRun, report
 
 WIDTH = 80
 """Columns of a line: the default of terminals, and usual in mail."""

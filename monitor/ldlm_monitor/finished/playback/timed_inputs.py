@@ -10,13 +10,21 @@ from typing import NamedTuple, TypeAlias
 from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.base.errors import InputError
+from ldlm_monitor.finished.playback.log_replay import Replay, ReplaySettings
+from ldlm_monitor.finished.playback.recording import (
+    Begun,
+    Entry,
+    Fed,
+    Finished,
+    Observed,
+    Passed,
+    entries,
+)
 from ldlm_monitor.judge.core.assemble import MonitorSettings, assemble
 from ldlm_monitor.judge.core.monitor import Monitor
 from ldlm_monitor.logs.history.merge import History
 from ldlm_monitor.logs.history.stretch import nominal
 from ldlm_monitor.logs.source.log_parts import LogReader
-from ldlm_monitor.playback.log_replay import Replay, ReplaySettings
-from ldlm_monitor.playback.recording import Begun, Entry, Fed, Finished, Observed, Passed, entries
 
 Play: TypeAlias = Callable[[], list[Transition]]  # judges an input or the end
 

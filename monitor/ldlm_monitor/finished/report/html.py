@@ -13,10 +13,10 @@ from functools import cache
 from html import escape
 from importlib.resources import files
 
-from ldlm_monitor.analysis.charts import GUTTER, STYLE, svg
 from ldlm_monitor.base.goodput import Goodput
 from ldlm_monitor.base.text.format import counted, utc
-from ldlm_monitor.report.contents import (
+from ldlm_monitor.finished.charts import GUTTER, STYLE, svg
+from ldlm_monitor.finished.report.contents import (
     Block,
     Item,
     Table,
@@ -28,8 +28,8 @@ from ldlm_monitor.report.contents import (
     unread,
     what_to_do,
 )
-from ldlm_monitor.report.document import Report, ReportRun
-from ldlm_monitor.report.figures import figures, plotted
+from ldlm_monitor.finished.report.document import Report, ReportRun
+from ldlm_monitor.finished.report.figures import figures, plotted
 
 _URGENT = ("Incidents", "Firing")
 """Sections that are always open, as they are the evidence; all others open by a click or key."""

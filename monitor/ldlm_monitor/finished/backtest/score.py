@@ -15,16 +15,16 @@ from typing import Any
 
 from pydantic import Field
 
-from ldlm_monitor.analysis.backtest.truth import (
+from ldlm_monitor.base import names
+from ldlm_monitor.base.incident_view import View
+from ldlm_monitor.base.text.sanitize import encodable
+from ldlm_monitor.finished.backtest.truth import (
     KNOWN_ALERTS,
     TrueEvent,
     Truth,
     detected_by,
     follow_from,
 )
-from ldlm_monitor.base import names
-from ldlm_monitor.base.incident_view import View
-from ldlm_monitor.base.text.sanitize import encodable
 
 QUIET = frozenset({"", "info", "none"})
 """Severities of alerts that a backtest leaves out, as such alerts ask nobody to act."""

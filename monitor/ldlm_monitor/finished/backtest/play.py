@@ -3,7 +3,13 @@
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-from ldlm_monitor.analysis.backtest.score import (
+from ldlm_monitor.base.alert import Transition
+from ldlm_monitor.base.chunk import Chunk
+from ldlm_monitor.base.errors import TruthError
+from ldlm_monitor.base.snapshot import Snapshot
+from ldlm_monitor.base.text.format import counted, duration, number
+from ldlm_monitor.base.text.sanitize import plain
+from ldlm_monitor.finished.backtest.score import (
     QUIET,
     Alarm,
     EventScore,
@@ -13,7 +19,7 @@ from ldlm_monitor.analysis.backtest.score import (
     Scores,
     score,
 )
-from ldlm_monitor.analysis.backtest.truth import (
+from ldlm_monitor.finished.backtest.truth import (
     TrueEvent,
     Truth,
     check_lines,
@@ -21,15 +27,9 @@ from ldlm_monitor.analysis.backtest.truth import (
     load_truth,
     match_logs,
 )
-from ldlm_monitor.base.alert import Transition
-from ldlm_monitor.base.chunk import Chunk
-from ldlm_monitor.base.errors import TruthError
-from ldlm_monitor.base.snapshot import Snapshot
-from ldlm_monitor.base.text.format import counted, duration, number
-from ldlm_monitor.base.text.sanitize import plain
+from ldlm_monitor.finished.playback.log_replay import Replay, ReplaySettings
 from ldlm_monitor.judge.core.assemble import rules_of
 from ldlm_monitor.logs.source.input_patterns import resolve
-from ldlm_monitor.playback.log_replay import Replay, ReplaySettings
 
 
 def score_text(scores: Scores) -> str:

@@ -12,8 +12,8 @@ from ldlm_monitor.base.records import Position
 from ldlm_monitor.base.snapshot import AlertView, MonitorView, Statistics
 from ldlm_monitor.base.text.format import byte_size, counted, duration, number, utc
 from ldlm_monitor.base.text.sanitize import summary_of
+from ldlm_monitor.finished.report.document import Entry, Report, ReportRun
 from ldlm_monitor.judge.core.run_health import decided_on, what_now
-from ldlm_monitor.report.document import Entry, Report, ReportRun
 
 NO_BREAK = "\u00a0"
 """A space between a name and its count, so that no line ends between them."""

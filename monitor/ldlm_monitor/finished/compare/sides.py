@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, median
 
-from ldlm_monitor.analysis.bench_record import read_record
-from ldlm_monitor.analysis.compare.difference_words import SPEED_BY
-from ldlm_monitor.analysis.compare.intervals import LEAST_VALUES
-from ldlm_monitor.analysis.readings import Column, Readings, RunReadings
 from ldlm_monitor.base.errors import InputError
+from ldlm_monitor.finished.bench_record import read_record
+from ldlm_monitor.finished.compare.difference_words import SPEED_BY
+from ldlm_monitor.finished.compare.intervals import LEAST_VALUES
+from ldlm_monitor.finished.playback.log_replay import ReplaySettings, gather, refuse_unreadable
+from ldlm_monitor.finished.readings import Column, Readings, RunReadings
 from ldlm_monitor.logs.parse import Parser
 from ldlm_monitor.logs.parse.run_names import RunNames
-from ldlm_monitor.playback.log_replay import ReplaySettings, gather, refuse_unreadable
 
 _BATCH = ("global_batch_size", "global_train_batch_size", "total_batch_size")
 """Settings with the samples of a step over all ranks, by several trainers; the first set counts."""

@@ -10,7 +10,10 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field
 
-from ldlm_monitor.analysis.compare.intervals import (
+from ldlm_monitor.base.errors import UsageError
+from ldlm_monitor.base.incident_view import View
+from ldlm_monitor.base.text.format import duration
+from ldlm_monitor.finished.compare.intervals import (
     LEAST_VALUES,
     Difference,
     mean_of,
@@ -18,10 +21,7 @@ from ldlm_monitor.analysis.compare.intervals import (
     of_pairs,
     unknown,
 )
-from ldlm_monitor.analysis.readings import Column
-from ldlm_monitor.base.errors import UsageError
-from ldlm_monitor.base.incident_view import View
-from ldlm_monitor.base.text.format import duration
+from ldlm_monitor.finished.readings import Column
 
 WINDOW = 0.1
 """Share of the steps before a point that average a loss: a choice; less is noisy, more is old."""

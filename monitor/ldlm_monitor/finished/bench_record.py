@@ -7,9 +7,9 @@ from typing import Final, Literal
 
 from pydantic import Field, ValidationError
 
-from ldlm_monitor.analysis.readings import STEPS, Column, RunReadings
 from ldlm_monitor.base.errors import InputError
 from ldlm_monitor.base.incident_view import View
+from ldlm_monitor.finished.readings import STEPS, Column, RunReadings
 
 SCHEMA: Final = "ldlm.bench/1"  # the number rises with an incompatible change
 FILE: Final = "record.json"  # its name in the run's folder

@@ -16,8 +16,8 @@ from ldlm_monitor.base.records import Event, Position
 from ldlm_monitor.base.snapshot import AlertView, CurveView, Health, MonitorView, RunView, Snapshot
 from ldlm_monitor.base.text.format import counted, duration, number, utc
 from ldlm_monitor.base.text.sanitize import jsonable, plain, shorten, summary_of
+from ldlm_monitor.finished.report.alert_advice import firing, recommendations
 from ldlm_monitor.judge.core.run_health import HEALTH, worst_health
-from ldlm_monitor.report.alert_advice import firing, recommendations
 
 TIMELINE = 200
 """Newest entries kept of a run's timeline: a choice; more fill screens, fewer drop some."""

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from html import escape
 
-from ldlm_monitor.analysis.charts import Figure, FigureMark, Line
 from ldlm_monitor.base.names import RATES
 from ldlm_monitor.base.text.sanitize import plain
-from ldlm_monitor.report.document import Curve, ReportRun
+from ldlm_monitor.finished.charts import Figure, FigureMark, Line
+from ldlm_monitor.finished.report.document import Curve, ReportRun
 
 GIB = 2.0**30  # bytes
 LINES = 5

@@ -14,8 +14,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.base.queries import Played, PlayerCommand
 from ldlm_monitor.base.snapshot import Snapshot
+from ldlm_monitor.finished.playback.timed_inputs import Piece, TimedInputs
 from ldlm_monitor.logs.source.log_parts import LogReader
-from ldlm_monitor.playback.timed_inputs import Piece, TimedInputs
 
 SPEEDS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0, 1e4, 1e5)
 """Seconds of training per second: a choice; the highest plays four months in 2 minutes."""
