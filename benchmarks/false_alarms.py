@@ -21,9 +21,9 @@ from pathlib import Path
 import side_by_side as bench
 from healthy_training import Training, Written, trainings, write
 from ldlm_monitor.base.alert import Transition
-from ldlm_monitor.config import Settings
 from ldlm_monitor.finished.playback.log_replay import Replay
 from ldlm_monitor.judge.core.packaged_rules import packaged_rules
+from ldlm_monitor.service.config import Settings
 from ldlm_promrules.alerting import load_rules
 from ldlm_promrules.promql import parse
 from training_faults import BEGINS, CASES, Case

@@ -98,11 +98,11 @@ def _until(terminal: int, word: bytes, started: float) -> float:
 
 def opened_page(folder: Path, rows: str, repeats: int) -> list[tuple[float, float]]:
     """Seconds and CPU seconds from the key to the chart, each time of a new screen."""
-    from ldlm_monitor.config import Settings
-    from ldlm_monitor.daemon.local_source import LocalSource
     from ldlm_monitor.finished.playback.log_replay import Replay
-    from ldlm_monitor.notify.silences import Silences
     from ldlm_monitor.screen.app import MonitorApp
+    from ldlm_monitor.service.config import Settings
+    from ldlm_monitor.service.daemon.local_source import LocalSource
+    from ldlm_monitor.service.notify.silences import Silences
 
     replay = Replay(Settings(files=(str(folder / rows),)))
     for _ in replay.transitions():

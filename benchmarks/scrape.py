@@ -14,9 +14,9 @@ from pathlib import Path
 
 from fleet_nodes import row
 from ldlm_monitor.base.snapshot import Snapshot
-from ldlm_monitor.config import Settings
 from ldlm_monitor.finished.playback.log_replay import Replay
-from ldlm_monitor.serve.metrics import OPENMETRICS, PROTOBUF, TEXT, exposition, families
+from ldlm_monitor.service.config import Settings
+from ldlm_monitor.service.serve.metrics import OPENMETRICS, PROTOBUF, TEXT, exposition, families
 
 BEGUN = 1_769_681_800.0  # Unix seconds of the first step
 

@@ -23,9 +23,9 @@ from typing import Any
 
 from ldlm_monitor.base.incident_view import IncidentView
 from ldlm_monitor.base.records import Sample, SampleBlock
-from ldlm_monitor.config import Settings
 from ldlm_monitor.finished.playback.log_replay import Replay
 from ldlm_monitor.logs.parse import Parser
+from ldlm_monitor.service.config import Settings
 
 ENDED = "TrainingCrashed"
 """The alert that contradicts no failure: whatever ended a training may be named as its end."""

@@ -23,9 +23,9 @@ from ldlm_monitor.base.names import METRICS, SEVERITIES, Metric  # noqa: E402
 from ldlm_monitor.base.snapshot import Snapshot  # noqa: E402
 from ldlm_monitor.finished.compare.comparison import Comparison  # noqa: E402
 from ldlm_monitor.finished.report.document import Report  # noqa: E402
-from ldlm_monitor.notify.webhook import WebhookBody  # noqa: E402
 from ldlm_monitor.records import adapter  # noqa: E402
-from ldlm_monitor.serve.openapi import Spelled  # noqa: E402
+from ldlm_monitor.service.notify.webhook import WebhookBody  # noqa: E402
+from ldlm_monitor.service.serve.openapi import Spelled  # noqa: E402
 from ldlm_promrules.promql.expression_parser import EXPERIMENTAL, MAX_DEPTH  # noqa: E402
 from ldlm_promrules.promql.expression_text import MAX_OPERATORS  # noqa: E402
 from ldlm_promrules.promql.floats import ARITHMETIC, COMPARISON  # noqa: E402

@@ -100,7 +100,7 @@ class Answer:
 @pytest.fixture
 def ask(capfd: pytest.CaptureFixture[str]) -> Callable[..., Answer]:
     """Runs `ldlm-monitor` with the words given."""
-    from ldlm_monitor.cli import main
+    from ldlm_monitor.service.cli import main
 
     def run(*words: str) -> Answer:
         capfd.readouterr()

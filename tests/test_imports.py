@@ -36,7 +36,7 @@ def packages_loaded(statement: str) -> set[str]:
 
 @pytest.mark.parametrize("flag", ["--version", "--help"])
 def test_a_quick_answer_loads_no_heavy_package(flag: str) -> None:
-    loaded = packages_loaded(f"from ldlm_monitor.cli import main; main([{flag!r}])")
+    loaded = packages_loaded(f"from ldlm_monitor.service.cli import main; main([{flag!r}])")
     assert "cyclopts" in loaded
     assert not loaded & HEAVY
 
@@ -55,12 +55,14 @@ def test_the_root_package_imports_nothing() -> None:
 
 
 def test_parse_loads_neither_server_nor_receiver() -> None:
-    loaded = packages_loaded("from ldlm_monitor.cli import main; main(['parse', 'no-such-file'])")
+    loaded = packages_loaded(
+        "from ldlm_monitor.service.cli import main; main(['parse', 'no-such-file'])"
+    )
     assert not loaded & {"prometheus_client", "textual"}
 
 
 def test_a_daemon_without_a_screen_loads_no_textual() -> None:
-    assert "textual" not in packages_loaded("import ldlm_monitor.daemon.daemon")
+    assert "textual" not in packages_loaded("import ldlm_monitor.service.daemon.daemon")
 
 
 @pytest.mark.parametrize("name", ["ldlm_callback", "ldlm_monitor.callback"])

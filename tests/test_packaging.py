@@ -371,8 +371,9 @@ def test_an_installed_wheel_finds_its_rules(wheels: Path, tmp_path: Path) -> Non
     python = venv / "bin/python"
     pip_into(venv, "--no-deps", *wheels.glob("*.whl"))
     environment = os.environ | {"PYTHONPATH": sysconfig.get_path("purelib")}
+    program = "from ldlm_monitor.judge.core.packaged_rules import *; print(*packaged_rules())"
     where = subprocess.run(
-        [python, "-c", "from ldlm_monitor.judge.core.packaged_rules import *; print(*packaged_rules())"],
+        [python, "-c", program],
         env=environment, cwd=tmp_path, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert Path(where.stdout.strip()).is_relative_to(venv)

@@ -15,11 +15,11 @@ import re
 import tempfile
 from pathlib import Path
 
-from ldlm_monitor.config import Settings
-from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.finished.playback.log_replay import Replay
-from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.screen.app import MonitorApp
+from ldlm_monitor.service.config import Settings
+from ldlm_monitor.service.daemon.local_source import LocalSource
+from ldlm_monitor.service.notify.silences import Silences
 
 HERE = Path(__file__).resolve().parent
 RANKS, STEPS, SLOW, BEGAN = 64, 400, 13, 1_795_249_000.0

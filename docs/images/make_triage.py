@@ -26,11 +26,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from ldlm_monitor.config import Settings
-from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.finished.playback.log_replay import Replay
-from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.screen.app import MonitorApp
+from ldlm_monitor.service.config import Settings
+from ldlm_monitor.service.daemon.local_source import LocalSource
+from ldlm_monitor.service.notify.silences import Silences
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

@@ -28,7 +28,7 @@ def main() -> int:
         return 0
     gc.set_threshold(YOUNG_OBJECTS)
     sys.setswitchinterval(SWITCH_SECONDS)
-    from ldlm_monitor.cli import main as run
+    from ldlm_monitor.service.cli import main as run
 
     code = run()
     _end(code)

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from ldlm_monitor.mcp.cited_facts import MAX_ANSWER
+from ldlm_monitor.service.mcp.cited_facts import MAX_ANSWER
 
 mcp = pytest.importorskip("mcp", reason="the extra mcp is not installed")
 

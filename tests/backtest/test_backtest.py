@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ldlm_monitor.config import Settings
 from ldlm_monitor.finished.backtest.play import backtest
 from ldlm_monitor.finished.backtest.score import LogScore, overall
+from ldlm_monitor.service.config import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples/train_logs"

@@ -10,8 +10,8 @@ import pytest
 
 from healthy_training import SCENARIOS, Training, trainings, write
 from ldlm_monitor.base.alert import Transition
-from ldlm_monitor.config import Settings
 from ldlm_monitor.finished.playback.log_replay import Replay
+from ldlm_monitor.service.config import Settings
 from training_faults import BEGINS, CASES, Case
 
 STEPS = 2_400

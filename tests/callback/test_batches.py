@@ -21,8 +21,8 @@ def noisy(steps: int) -> Iterator[tuple[int, float]]:
 
 
 def replayed(folder: Path) -> "Snapshot":
-    from ldlm_monitor.config import Settings
     from ldlm_monitor.finished.playback.log_replay import Replay
+    from ldlm_monitor.service.config import Settings
 
     replay = Replay(Settings(files=(str(folder),)))
     assert [*replay.transitions()]

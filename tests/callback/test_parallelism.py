@@ -10,8 +10,8 @@ import pytest
 
 pytest.importorskip("ldlm_monitor", reason="the monitor, which reads the files, is not installed")
 
-from ldlm_monitor.config import Settings
 from ldlm_monitor.finished.playback.log_replay import Replay
+from ldlm_monitor.service.config import Settings
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 

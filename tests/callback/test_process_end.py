@@ -8,8 +8,8 @@ import time
 import pytest
 
 from ldlm_monitor.base.chunk import Chunk
-from ldlm_monitor.config import Settings
 from ldlm_monitor.judge.core.monitor import Monitor
+from ldlm_monitor.service.config import Settings
 
 STEPS = """
 callback = HealthCallback(out=sys.argv[1])

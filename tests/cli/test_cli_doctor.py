@@ -336,7 +336,7 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
     (tmp_path / "a.sh").write_text("torchrun train.py\n")
     code = (
         f"import sys; sys.modules[{missing!r}] = None\n"
-        "from ldlm_monitor.cli import main\n"
+        "from ldlm_monitor.service.cli import main\n"
         "sys.argv = ['ldlm-monitor', 'doctor', 'a.sh']\n"
         "sys.exit(main())"
     )

@@ -90,7 +90,7 @@ def test_a_bug_is_said_to_be_ours(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> 
     def broken(*_: object) -> None:
         raise ZeroDivisionError("division by zero")
 
-    monkeypatch.setattr("ldlm_monitor.cli.notify.settings", broken)
+    monkeypatch.setattr("ldlm_monitor.service.cli.notify.settings", broken)
     answer = ask("notify", "test")
     assert (answer.code, answer.out) == (1, "")
     assert "a bug of ours: ZeroDivisionError: division by zero (" in answer.err
@@ -103,7 +103,7 @@ def test_ctrl_c_ends_with_130_and_no_traceback(ask: Ask, monkeypatch: pytest.Mon
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ldlm_monitor.cli.notify.settings", interrupted)
+    monkeypatch.setattr("ldlm_monitor.service.cli.notify.settings", interrupted)
     answer = ask("notify", "test")
     assert (answer.code, answer.out, answer.err) == (130, "", "")
 

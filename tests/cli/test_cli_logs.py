@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ldlm_monitor.cli.logs import LogFormatter, configure
-from ldlm_monitor.config import Settings
+from ldlm_monitor.service.cli.logs import LogFormatter, configure
+from ldlm_monitor.service.config import Settings
 
 
 @pytest.fixture(autouse=True)
@@ -47,8 +47,8 @@ def test_json_is_one_object_a_line() -> None:
 
 def test_messages_go_to_stderr_from_the_level_on(capsys: pytest.CaptureFixture[str]) -> None:
     configure(Settings(log_level="warning", log_format="json"))
-    logging.getLogger("ldlm_monitor.daemon.daemon").info("not this")
-    logging.getLogger("ldlm_monitor.daemon.daemon").warning("but this")
+    logging.getLogger("ldlm_monitor.service.daemon.daemon").info("not this")
+    logging.getLogger("ldlm_monitor.service.daemon.daemon").warning("but this")
     out, err = capsys.readouterr()
     assert out == ""
     assert [json.loads(line)["message"] for line in err.splitlines()] == ["but this"]

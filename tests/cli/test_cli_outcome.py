@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from ldlm_monitor.base.snapshot import Health, MonitorView, RunView, Snapshot
-from ldlm_monitor.cli.flags import exit_code
-from ldlm_monitor.config import FailOn
+from ldlm_monitor.service.cli.flags import exit_code
+from ldlm_monitor.service.config import FailOn
 
 
 def snapshot(*healths: Health) -> Snapshot:

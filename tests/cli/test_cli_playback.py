@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.cli import main
 from ldlm_monitor.finished.playback.recording import Begun, Fed, entries
+from ldlm_monitor.service.cli import main
 
 LOG = Path(__file__).resolve().parents[2] / "examples/train_logs/train_20261121_083451_node0.log"
 DEMO = Path(str(files("ldlm_monitor") / "playback" / "demo.jsonl.gz"))

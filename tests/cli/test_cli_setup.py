@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ldlm_monitor.config import load
+from ldlm_monitor.service.config import load
 
 Ask = Callable[..., Any]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.cli import main
+from ldlm_monitor.service.cli import main
 
 OOM = """Traceback (most recent call last):
   File "train.py", line 3, in <module>

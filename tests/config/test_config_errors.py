@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.base.errors import ConfigError
-from ldlm_monitor.config import Settings, load
+from ldlm_monitor.service.config import Settings, load
 
 
 def complaint(flags: dict[str, str] | None = None) -> str:

@@ -12,8 +12,8 @@ import pytest
 from pydantic import BaseModel
 
 from ldlm_monitor.base.setting_types import Section
-from ldlm_monitor.cli.flags import FollowFlags
-from ldlm_monitor.config import Settings, load
+from ldlm_monitor.service.cli.flags import FollowFlags
+from ldlm_monitor.service.config import Settings, load
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/configuration.md"
 FLAGS = {field.name: f"`--{field.name.replace('_', '-')}`" for field in fields(FollowFlags)} | {

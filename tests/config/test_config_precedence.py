@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from ldlm_monitor.base.errors import ConfigError
-from ldlm_monitor.config import Settings, load
+from ldlm_monitor.service.config import Settings, load
 
 
 def test_without_any_source_the_defaults_hold() -> None:

@@ -6,8 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from ldlm_monitor.base.alert import parse_matcher
-from ldlm_monitor.config import Settings, load
-from ldlm_monitor.notify.policy import Policy, QuietHours, StreamPolicy, parse_quiet_hours
+from ldlm_monitor.service.config import Settings, load
+from ldlm_monitor.service.notify.policy import Policy, QuietHours, StreamPolicy, parse_quiet_hours
 
 CRASH = {"severity": "critical", "run": "a", "rank": "3"}
 

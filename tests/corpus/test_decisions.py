@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.config import Settings
 from ldlm_monitor.finished.backtest.decision_score import load_decisions, score_decisions
+from ldlm_monitor.service.config import Settings
 
 HERE = Path(__file__).parent
 LIST, GIVEN = HERE / "decisions.json", HERE / "decisions_given.json"

@@ -8,9 +8,9 @@ import pytest
 
 from ldlm_monitor.base.chunk import Chunk, Origin
 from ldlm_monitor.base.records import Event
-from ldlm_monitor.config import Settings
 from ldlm_monitor.finished.playback.log_replay import Replay
 from ldlm_monitor.logs.parse import Parser
+from ldlm_monitor.service.config import Settings
 
 RUNS = Path(__file__).parent / "runs/elastic"
 SERIOUS = ("error", "critical")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.base.incident_view import IncidentView
-from ldlm_monitor.config import Settings
 from ldlm_monitor.finished.playback.log_replay import Replay
+from ldlm_monitor.service.config import Settings
 
 CORPUS = Path(__file__).resolve().parents[2] / "../shared/corpus"
 pytestmark = pytest.mark.shared

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.config import Settings
 from ldlm_monitor.finished.playback.log_replay import Replay
+from ldlm_monitor.service.config import Settings
 
 CORPUS = Path(__file__).resolve().parents[2] / "../shared/corpus"
 pytestmark = pytest.mark.shared

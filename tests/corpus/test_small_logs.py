@@ -14,9 +14,9 @@ import pytest
 
 from ldlm_monitor.base.chunk import Chunk, Origin
 from ldlm_monitor.base.records import Event, Record, Sample
-from ldlm_monitor.config import Settings
 from ldlm_monitor.finished.playback.log_replay import Replay
 from ldlm_monitor.logs.parse import Parser
+from ldlm_monitor.service.config import Settings
 
 LOGS = Path(__file__).parent / "small"
 TRUTH: dict[str, dict[str, Any]] = json.loads((LOGS / "truth.json").read_text("utf-8"))

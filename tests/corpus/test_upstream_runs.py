@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.base.alert import Transition
-from ldlm_monitor.config import Settings
 from ldlm_monitor.finished.playback.log_replay import Replay
+from ldlm_monitor.service.config import Settings
 
 RUNS = Path(__file__).parent / "runs/upstream"
 

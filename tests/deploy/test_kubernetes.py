@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ldlm_monitor.config import Settings
+from ldlm_monitor.service.config import Settings
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy/kubernetes"

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.base.points import Measured
-from ldlm_monitor.config import Settings
 from ldlm_monitor.finished.playback.log_replay import Replay
 from ldlm_monitor.judge.detect.detectors import Detector, Detectors, MemoryDetector, checkpoint_age
 from ldlm_monitor.judge.detect.gradient import (
@@ -18,6 +17,7 @@ from ldlm_monitor.judge.detect.gradient import (
     skipped_share,
 )
 from ldlm_monitor.judge.detect.throughput import ChangePoint, RankDetector, ThroughputDetector
+from ldlm_monitor.service.config import Settings
 
 GIB = 2.0**30
 

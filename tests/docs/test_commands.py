@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.cli import app
-from ldlm_monitor.cli.flags import hide_dash
+from ldlm_monitor.service.cli import app
+from ldlm_monitor.service.cli.flags import hide_dash
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-from ldlm_monitor.config import Settings  # noqa: E402
 from ldlm_monitor.finished.playback.log_replay import Replay  # noqa: E402
 from ldlm_monitor.host.probe.flight_recorder import read  # noqa: E402
+from ldlm_monitor.service.config import Settings  # noqa: E402
 
 pytestmark = [
     pytest.mark.live,

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldlm_monitor.base.snapshot import RunView
-from ldlm_monitor.config import Settings
 from ldlm_monitor.finished.playback.log_replay import Replay
 from ldlm_monitor.host.supervise.streams import RunLog
 from ldlm_monitor.logs.history.merge import place
 from ldlm_monitor.logs.parse.run_names import RunNames
+from ldlm_monitor.service.config import Settings
 
 NOW = 1_769_681_700.0
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.base.incident_view import IncidentView
-from ldlm_monitor.config import Settings
 from ldlm_monitor.finished.playback.log_replay import Replay
+from ldlm_monitor.service.config import Settings
 
 OOM = (
     'Traceback (most recent call last):\n  File "/job/train.py", line 3, in <module>\n'

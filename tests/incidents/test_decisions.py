@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.base.snapshot import RunView
-from ldlm_monitor.config import Settings
 from ldlm_monitor.finished.playback.log_replay import Replay
 from ldlm_monitor.judge.incidents.decision_table import (
     DecisionFacts,
@@ -13,6 +12,7 @@ from ldlm_monitor.judge.incidents.decision_table import (
     decision_table,
     held_by_others,
 )
+from ldlm_monitor.service.config import Settings
 
 TABLE = decision_table()
 EXAMPLES = [(rule.rule, facts) for rule in TABLE.rules for facts in rule.examples]

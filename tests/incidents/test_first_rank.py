@@ -10,11 +10,11 @@ import pytest
 
 from ldlm_monitor.base.incident_view import IncidentView
 from ldlm_monitor.base.records import Event, Position, Sample
-from ldlm_monitor.config import Settings
 from ldlm_monitor.finished.playback.log_replay import Replay
 from ldlm_monitor.judge.core.monitor import Monitor
-from ldlm_monitor.notify.content import headline
-from ldlm_monitor.notify.message import from_transition, story_of
+from ldlm_monitor.service.config import Settings
+from ldlm_monitor.service.notify.content import headline
+from ldlm_monitor.service.notify.message import from_transition, story_of
 
 TESTS = Path(__file__).resolve().parents[1]
 FOLDERS = (

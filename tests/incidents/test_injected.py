@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from ldlm_monitor.base.incident_view import IncidentView
-from ldlm_monitor.config import Settings
 from ldlm_monitor.finished.playback.log_replay import Replay
+from ldlm_monitor.service.config import Settings
 
 LOGS = Path(__file__).parent / "injected"
 TRUTH: dict[str, dict[str, Any]] = json.loads((LOGS / "truth.json").read_text())

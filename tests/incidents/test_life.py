@@ -16,7 +16,6 @@ from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.base.incident_view import IncidentView
 from ldlm_monitor.base.records import Event, Position
 from ldlm_monitor.base.text.lines import transition_line
-from ldlm_monitor.config import Settings
 from ldlm_monitor.finished.playback.log_replay import Replay
 from ldlm_monitor.finished.report.plain_text import health_report
 from ldlm_monitor.judge.core.assemble import assemble
@@ -24,10 +23,11 @@ from ldlm_monitor.judge.core.monitor import Monitor
 from ldlm_monitor.judge.incidents import Incidents, RunFacts
 from ldlm_monitor.judge.incidents.clues import Clue, ranks_in
 from ldlm_monitor.judge.incidents.incident import Incident
-from ldlm_monitor.notify.content import news_of
-from ldlm_monitor.notify.message import from_transition, message_of
-from ldlm_monitor.notify.slack_message import drawn
-from ldlm_monitor.serve.pages import resource
+from ldlm_monitor.service.config import Settings
+from ldlm_monitor.service.notify.content import news_of
+from ldlm_monitor.service.notify.message import from_transition, message_of
+from ldlm_monitor.service.notify.slack_message import drawn
+from ldlm_monitor.service.serve.pages import resource
 
 AT = 660.0
 CRASH = [

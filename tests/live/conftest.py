@@ -228,7 +228,8 @@ def job_user() -> tuple[int, int]:
     if os.getuid() == 0:
         drop = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
         # In a shell of its own: what is executed first still has root's capabilities.
-        load = ["sh", "-c", f"{sys.executable} -c 'import ldlm_monitor.daemon.daemon'; exit $?"]
-        if subprocess.run([*drop, *load], capture_output=True, check=False).returncode == 0:
+        load = f"{sys.executable} -c 'import ldlm_monitor.service.daemon.daemon'; exit $?"
+        done = subprocess.run([*drop, "sh", "-c", load], capture_output=True, check=False)
+        if done.returncode == 0:
             return NOBODY, NOBODY
     return os.getuid(), os.getgid()

@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from ldlm_monitor.daemon.discovery import DOUBT_SECONDS
+from ldlm_monitor.service.daemon.discovery import DOUBT_SECONDS
 
 pytestmark = pytest.mark.live
 

@@ -15,9 +15,9 @@ import bcrypt
 import pytest
 
 from ldlm_monitor.base.errors import ConfigError, RemoteError, UsageError
-from ldlm_monitor.cli.attach import authorization, tls
-from ldlm_monitor.config import load
 from ldlm_monitor.screen.remote import RemoteSource
+from ldlm_monitor.service.cli.attach import authorization, tls
+from ldlm_monitor.service.config import load
 
 pytestmark = pytest.mark.live
 LOG = "train_logs/train_20260129_101500_node0.log"

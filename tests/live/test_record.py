@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from ldlm_monitor.config import Settings
 from ldlm_monitor.finished.playback.engine import Playback
 from ldlm_monitor.finished.playback.recording import Fed, entries
 from ldlm_monitor.finished.playback.timed_inputs import of_recording
+from ldlm_monitor.service.config import Settings
 
 pytestmark = pytest.mark.live
 

@@ -272,7 +272,7 @@ def test_pages_and_names_of_others_are_refused(page: str) -> None:
 def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
     program = (
         "import sys; sys.modules['textual_serve'] = None\n"
-        "from ldlm_monitor.cli import main; sys.exit(main(['a.log', '--web']))"
+        "from ldlm_monitor.service.cli import main; sys.exit(main(['a.log', '--web']))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False

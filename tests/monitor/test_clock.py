@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from test_restart import NOW, Watched
 
-from ldlm_monitor.daemon.daemon import _judging_time
-from ldlm_monitor.daemon.judging_clock import JudgingClock
+from ldlm_monitor.service.daemon.daemon import _judging_time
+from ldlm_monitor.service.daemon.judging_clock import JudgingClock
 
 HOUR = 3600.0
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from test_restart import NAN, Watched, bars
 
-from ldlm_monitor.notify.silences import Silences
-from ldlm_monitor.state.database import Database
+from ldlm_monitor.service.notify.silences import Silences
+from ldlm_monitor.service.state.database import Database
 
 FILES = ("ledger.sqlite", "outbox.sqlite", "silences.sqlite")
 VARIANTS = 25

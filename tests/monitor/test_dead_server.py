@@ -10,15 +10,15 @@ from polling import PollingWaker
 
 from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.base.chunk import Chunk
-from ldlm_monitor.config import Settings
-from ldlm_monitor.daemon.dispatcher import Dispatcher
-from ldlm_monitor.daemon.pump import Pump
 from ldlm_monitor.judge.core.monitor import Monitor
 from ldlm_monitor.logs.history.merge import place
 from ldlm_monitor.logs.parse.run_names import RunNames
 from ldlm_monitor.logs.source.file_identity import FilePosition
-from ldlm_monitor.notify.outbox import Outbox
-from ldlm_monitor.state.state_store import StateStore
+from ldlm_monitor.service.config import Settings
+from ldlm_monitor.service.daemon.dispatcher import Dispatcher
+from ldlm_monitor.service.daemon.pump import Pump
+from ldlm_monitor.service.notify.outbox import Outbox
+from ldlm_monitor.service.state.state_store import StateStore
 
 NOW = 1_769_681_700.0
 HERE, THERE = "here", "there"

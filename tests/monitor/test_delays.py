@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from polling import PollingWaker
 
-from ldlm_monitor.config import Settings
-from ldlm_monitor.daemon.dispatcher import Dispatcher
-from ldlm_monitor.daemon.pictures import SNAPSHOT_SECONDS
-from ldlm_monitor.daemon.pump import Pump
 from ldlm_monitor.logs.source.split import PEEK_SECONDS
-from ldlm_monitor.notify.outbox import Outbox
-from ldlm_monitor.state.state_store import StateStore
+from ldlm_monitor.service.config import Settings
+from ldlm_monitor.service.daemon.dispatcher import Dispatcher
+from ldlm_monitor.service.daemon.pictures import SNAPSHOT_SECONDS
+from ldlm_monitor.service.daemon.pump import Pump
+from ldlm_monitor.service.notify.outbox import Outbox
+from ldlm_monitor.service.state.state_store import StateStore
 
 NOW = 1_769_681_700.0
 

@@ -13,7 +13,7 @@ from ldlm_monitor.screen.overview import summary
 from ldlm_monitor.screen.page_context import PageContext
 from ldlm_monitor.screen.run_columns import Layout, RunRow
 from ldlm_monitor.screen.triage import triaged
-from ldlm_monitor.serve.pages import landing_page, resource
+from ldlm_monitor.service.serve.pages import landing_page, resource
 from ldlm_promrules.alerting import RuleSet
 from ldlm_promrules.promql import Expression
 

@@ -5,7 +5,7 @@ import pytest
 from ldlm_monitor.base.records import Event, Position, Sample
 from ldlm_monitor.base.snapshot import DiskView, GpuView, HostView
 from ldlm_monitor.judge.core.monitor import Monitor
-from ldlm_monitor.serve.metrics import exposition, families
+from ldlm_monitor.service.serve.metrics import exposition, families
 
 NOW = 1769681700.0
 

@@ -8,14 +8,14 @@ import pytest
 from ldlm_callback import HealthCallback
 from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.base.text.lines import status_lines
-from ldlm_monitor.config import Settings
-from ldlm_monitor.daemon.discovery import COMPANION_SECONDS, Inputs
 from ldlm_monitor.finished.playback.log_replay import Replay
 from ldlm_monitor.judge.core.monitor import Monitor
 from ldlm_monitor.logs.parse.run_names import RunNames
 from ldlm_monitor.logs.source.file_identity import Known
 from ldlm_monitor.logs.source.file_system import DIRECT
 from ldlm_monitor.logs.source.input_patterns import resolve
+from ldlm_monitor.service.config import Settings
+from ldlm_monitor.service.daemon.discovery import COMPANION_SECONDS, Inputs
 
 NOW = 1_769_681_700.0
 BAR = "Training:   1%|▏  | 1/95 [00:01<01:34,  1.00it/s, Epoch=0/1, Progress=1.0%, Loss=2.5]\r\n"

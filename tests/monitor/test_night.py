@@ -35,14 +35,14 @@ from hypothesis.stateful import (
 )
 
 from ldlm_monitor.base.alert import alert_key
-from ldlm_monitor.config import Settings
-from ldlm_monitor.daemon.dispatcher import Dispatcher
-from ldlm_monitor.daemon.pump import Pump
 from ldlm_monitor.judge.core.assemble import assemble
 from ldlm_monitor.judge.core.monitor import Monitor
 from ldlm_monitor.logs.source.split import PEEK_SECONDS, Splitter
-from ldlm_monitor.notify.outbox import Outbox
-from ldlm_monitor.state.state_store import StateStore
+from ldlm_monitor.service.config import Settings
+from ldlm_monitor.service.daemon.dispatcher import Dispatcher
+from ldlm_monitor.service.daemon.pump import Pump
+from ldlm_monitor.service.notify.outbox import Outbox
+from ldlm_monitor.service.state.state_store import StateStore
 
 TraceFunction: TypeAlias = Any
 START = 1_769_681_700.0

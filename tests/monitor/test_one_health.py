@@ -9,11 +9,11 @@ from ldlm_monitor.base.records import Event, Position
 from ldlm_monitor.base.snapshot import RankView, RunView
 from ldlm_monitor.base.text.lines import status_lines
 from ldlm_monitor.finished.report.plain_text import health_report
-from ldlm_monitor.notify.content import news_of
-from ldlm_monitor.notify.message import from_transition, message_of
 from ldlm_monitor.screen.draw import UNICODE
 from ldlm_monitor.screen.ranks import grid
-from ldlm_monitor.serve.pages import landing_page, resource
+from ldlm_monitor.service.notify.content import news_of
+from ldlm_monitor.service.notify.message import from_transition, message_of
+from ldlm_monitor.service.serve.pages import landing_page, resource
 
 
 def kinds(run: RunView) -> list[str]:

@@ -18,10 +18,13 @@ from ldlm_callback import rank as written
 from ldlm_callback.rank import pid_namespace, start_ticks
 from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.base.records import Event, Heartbeat, Record
-from ldlm_monitor.config import Settings
-from ldlm_monitor.daemon.dispatcher import Dispatcher
-from ldlm_monitor.daemon.pump import Pump
-from ldlm_monitor.daemon.stall_probe import (
+from ldlm_monitor.host.probe.host import HostProbe
+from ldlm_monitor.judge.core.monitor import Monitor
+from ldlm_monitor.judge.run.verdict import ProbeCandidate
+from ldlm_monitor.service.config import Settings
+from ldlm_monitor.service.daemon.dispatcher import Dispatcher
+from ldlm_monitor.service.daemon.pump import Pump
+from ldlm_monitor.service.daemon.stall_probe import (
     AGAIN_SECONDS,
     EARLY_SECONDS,
     LEAD_SECONDS,
@@ -30,12 +33,9 @@ from ldlm_monitor.daemon.stall_probe import (
     OLD_SECONDS,
     Probing,
 )
-from ldlm_monitor.host.probe.host import HostProbe
-from ldlm_monitor.judge.core.monitor import Monitor
-from ldlm_monitor.judge.run.verdict import ProbeCandidate
-from ldlm_monitor.notify.message import Receipt
-from ldlm_monitor.notify.outbox import Outbox
-from ldlm_monitor.state.state_store import StateStore
+from ldlm_monitor.service.notify.message import Receipt
+from ldlm_monitor.service.notify.outbox import Outbox
+from ldlm_monitor.service.state.state_store import StateStore
 
 NOW = 1_769_681_700.0
 RUN = "train_20260129_101500"

@@ -11,14 +11,14 @@ import pytest
 from polling import PollingWaker
 
 from ldlm_monitor.base.text.format import byte_size
-from ldlm_monitor.config import Settings
-from ldlm_monitor.daemon.dispatcher import Dispatcher
-from ldlm_monitor.daemon.pump import Pump
 from ldlm_monitor.logs.source.backlog import Backlog
 from ldlm_monitor.logs.source.notices import Journal
-from ldlm_monitor.notify.message import Receipt
-from ldlm_monitor.notify.outbox import Outbox
-from ldlm_monitor.state.state_store import StateStore
+from ldlm_monitor.service.config import Settings
+from ldlm_monitor.service.daemon.dispatcher import Dispatcher
+from ldlm_monitor.service.daemon.pump import Pump
+from ldlm_monitor.service.notify.message import Receipt
+from ldlm_monitor.service.notify.outbox import Outbox
+from ldlm_monitor.service.state.state_store import StateStore
 
 NOW = 1_769_681_700.0
 RUN = "train_20260129_101500"

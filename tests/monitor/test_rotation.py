@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from polling import PollingWaker
 
-from ldlm_monitor.config import Settings
-from ldlm_monitor.daemon.dispatcher import Dispatcher
-from ldlm_monitor.daemon.pump import Pump
 from ldlm_monitor.logs.source.file_identity import originals
-from ldlm_monitor.notify.message import Receipt
-from ldlm_monitor.notify.outbox import Outbox
-from ldlm_monitor.state.state_store import StateStore
+from ldlm_monitor.service.config import Settings
+from ldlm_monitor.service.daemon.dispatcher import Dispatcher
+from ldlm_monitor.service.daemon.pump import Pump
+from ldlm_monitor.service.notify.message import Receipt
+from ldlm_monitor.service.notify.outbox import Outbox
+from ldlm_monitor.service.state.state_store import StateStore
 
 NOW = 1_769_681_700.0
 
@@ -195,7 +195,7 @@ def test_a_live_log_is_read_between_the_files_that_join(rotated: Rotated) -> Non
 def test_one_long_file_that_joins_does_not_delay_a_live_alert(
     rotated: Rotated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ldlm_monitor.daemon.backfill.SLICE_SECONDS", 0.0)
+    monkeypatch.setattr("ldlm_monitor.service.daemon.backfill.SLICE_SECONDS", 0.0)
     long = rotated.folder / "long.log"
     rotated.write(f"launch\n{NAN}" + "nothing of interest\n" * 150_000 + bars(0, 40), long)
     size = long.stat().st_size

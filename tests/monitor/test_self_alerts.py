@@ -9,13 +9,13 @@ import pytest
 from polling import PollingWaker
 
 from ldlm_monitor.base.errors import DeliveryError
-from ldlm_monitor.config import Settings
-from ldlm_monitor.daemon.dispatcher import Dispatcher
-from ldlm_monitor.daemon.pump import Pump
-from ldlm_monitor.notify.message import Receipt
-from ldlm_monitor.notify.outbox import Outbox
-from ldlm_monitor.state.state_dir import StateDir
-from ldlm_monitor.state.state_store import StateStore
+from ldlm_monitor.service.config import Settings
+from ldlm_monitor.service.daemon.dispatcher import Dispatcher
+from ldlm_monitor.service.daemon.pump import Pump
+from ldlm_monitor.service.notify.message import Receipt
+from ldlm_monitor.service.notify.outbox import Outbox
+from ldlm_monitor.service.state.state_dir import StateDir
+from ldlm_monitor.service.state.state_store import StateStore
 
 NOW = 1_769_681_700.0
 BAR = "\rTraining:   1%|▏| 5/950 [00:05<09:00,  1.00it/s, Epoch=0/1, Progress=1.0%, Loss=2.3, "

@@ -12,14 +12,14 @@ import pytest
 from polling import PollingWaker
 from test_restart import NOW, Watched, bars
 
-from ldlm_monitor.config import Settings
-from ldlm_monitor.daemon.dispatcher import Dispatcher
-from ldlm_monitor.daemon.pump import CutShort, Pump
-from ldlm_monitor.daemon.stop_signals import Signals
 from ldlm_monitor.logs.source.file_system import DIRECT
 from ldlm_monitor.logs.source.split import PEEK_SECONDS
-from ldlm_monitor.notify.outbox import Outbox
-from ldlm_monitor.state.state_store import StateStore
+from ldlm_monitor.service.config import Settings
+from ldlm_monitor.service.daemon.dispatcher import Dispatcher
+from ldlm_monitor.service.daemon.pump import CutShort, Pump
+from ldlm_monitor.service.daemon.stop_signals import Signals
+from ldlm_monitor.service.notify.outbox import Outbox
+from ldlm_monitor.service.state.state_store import StateStore
 
 
 @pytest.fixture

@@ -19,9 +19,9 @@ from ldlm_monitor.base.records import Event, Heartbeat
 from ldlm_monitor.base.snapshot import AlertView, MonitorView
 from ldlm_monitor.logs.source.file_identity import FilePosition
 from ldlm_monitor.logs.source.follower import Follower
-from ldlm_monitor.state import read_log
-from ldlm_monitor.state.state_dir import StateDir, default_state_dir
-from ldlm_monitor.state.state_store import State, StateStore
+from ldlm_monitor.service.state import read_log
+from ldlm_monitor.service.state.state_dir import StateDir, default_state_dir
+from ldlm_monitor.service.state.state_store import State, StateStore
 
 FILE = (1, 2, 0)
 ALERT = AlertView(

@@ -2,8 +2,8 @@
 
 from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.base.text.lines import status_lines
-from ldlm_monitor.config import Settings
 from ldlm_monitor.judge.core.assemble import assemble
+from ldlm_monitor.service.config import Settings
 
 NOW = 1_769_681_700.0
 BAR = (

@@ -10,12 +10,12 @@ from polling import PollingWaker
 from tfevents import VERSION, scalar
 from wandblog import ended, log_of, row
 
-from ldlm_monitor.config import Settings
-from ldlm_monitor.daemon.dispatcher import Dispatcher
-from ldlm_monitor.daemon.pump import Pump
 from ldlm_monitor.finished.playback.log_replay import Replay
-from ldlm_monitor.notify.outbox import Outbox
-from ldlm_monitor.state.state_store import StateStore
+from ldlm_monitor.service.config import Settings
+from ldlm_monitor.service.daemon.dispatcher import Dispatcher
+from ldlm_monitor.service.daemon.pump import Pump
+from ldlm_monitor.service.notify.outbox import Outbox
+from ldlm_monitor.service.state.state_store import StateStore
 
 NOW = 1_769_681_700.0
 MLFLOW_RUN = "0123456789abcdef0123456789abcdef"

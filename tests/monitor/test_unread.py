@@ -7,12 +7,12 @@ import pytest
 from test_restart import NOW, Watched
 
 from ldlm_monitor.base.chunk import Chunk
-from ldlm_monitor.config import Settings
 from ldlm_monitor.finished.playback.recording import Recorder
 from ldlm_monitor.finished.playback.timed_inputs import of_recording
 from ldlm_monitor.judge.core.assemble import assemble
 from ldlm_monitor.judge.run.stall import Stall
 from ldlm_monitor.logs.source.file_system_reader import MountReader
+from ldlm_monitor.service.config import Settings
 
 LIMIT = 30.0
 STALL = Stall(limit_seconds={"running": LIMIT, "starting": LIMIT})

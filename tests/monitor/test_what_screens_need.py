@@ -8,17 +8,17 @@ import pytest
 from polling import PollingWaker
 
 from ldlm_monitor.base.snapshot import CurveView, Snapshot
-from ldlm_monitor.config import Settings
-from ldlm_monitor.daemon.dispatcher import Dispatcher
-from ldlm_monitor.daemon.local_source import LocalSource
-from ldlm_monitor.daemon.pictures import INPUTS_SECONDS
-from ldlm_monitor.daemon.pump import Pump
 from ldlm_monitor.finished.playback.log_replay import Replay
 from ldlm_monitor.judge.core.recent_records import RecentRecords
 from ldlm_monitor.judge.run.curve import CAPACITY
-from ldlm_monitor.notify.outbox import Outbox
-from ldlm_monitor.notify.silences import Silences
-from ldlm_monitor.state.state_store import StateStore
+from ldlm_monitor.service.config import Settings
+from ldlm_monitor.service.daemon.dispatcher import Dispatcher
+from ldlm_monitor.service.daemon.local_source import LocalSource
+from ldlm_monitor.service.daemon.pictures import INPUTS_SECONDS
+from ldlm_monitor.service.daemon.pump import Pump
+from ldlm_monitor.service.notify.outbox import Outbox
+from ldlm_monitor.service.notify.silences import Silences
+from ldlm_monitor.service.state.state_store import StateStore
 
 NOW = 1_769_681_700.0
 
@@ -75,7 +75,7 @@ def test_runs_show_while_their_files_are_read_but_nothing_is_judged(
         show()
         seen.append(pump.pictures.preview)
 
-    monkeypatch.setattr("ldlm_monitor.daemon.backfill.SLICE_SECONDS", 0.0)
+    monkeypatch.setattr("ldlm_monitor.service.daemon.backfill.SLICE_SECONDS", 0.0)
     monkeypatch.setattr(pump.pictures, "show_reading", shown)
     pump.turn(None, NOW + 10)
     early = [each for each in seen if each.runs]

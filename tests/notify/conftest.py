@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.notify import http_client
-from ldlm_monitor.notify.message import Notification
-from ldlm_monitor.notify.outbox import Outbox
+from ldlm_monitor.service.notify import http_client
+from ldlm_monitor.service.notify.message import Notification
+from ldlm_monitor.service.notify.outbox import Outbox
 
 NAN_LINE = "WARNING: Invalid text_loss detected: nan"
 

@@ -1,8 +1,8 @@
 """What failed, as messages show it, and messages as Slack gets them."""
 
-from ldlm_monitor.notify.content import news_of, whole_of
-from ldlm_monitor.notify.message import Message, Notification, Story, message_of
-from ldlm_monitor.notify.slack_message import Block, drawn
+from ldlm_monitor.service.notify.content import news_of, whole_of
+from ldlm_monitor.service.notify.message import Message, Notification, Story, message_of
+from ldlm_monitor.service.notify.slack_message import Block, drawn
 
 OUT_OF_MEMORY = Story(
     id="r1/1",

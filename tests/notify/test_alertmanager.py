@@ -4,8 +4,8 @@ import pytest
 
 from ldlm_monitor.base.errors import DeliveryError
 from ldlm_monitor.base.snapshot import AlertView, MonitorView, Snapshot
-from ldlm_monitor.notify.outbox import Outbox
-from ldlm_monitor.notify.states import (
+from ldlm_monitor.service.notify.outbox import Outbox
+from ldlm_monitor.service.notify.states import (
     BATCH,
     LOOK_SECONDS,
     RESEND_SECONDS,

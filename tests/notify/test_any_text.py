@@ -19,9 +19,9 @@ from ldlm_monitor.base.snapshot import AlertView, MonitorView, Snapshot
 from ldlm_monitor.base.text.lines import transition_json, transition_line
 from ldlm_monitor.base.text.sanitize import plain, redact, run_path
 from ldlm_monitor.finished.report.plain_text import health_report
-from ldlm_monitor.notify.apprise import plain_text
-from ldlm_monitor.notify.content import news_of, whole_of
-from ldlm_monitor.notify.message import (
+from ldlm_monitor.service.notify.apprise import plain_text
+from ldlm_monitor.service.notify.content import news_of, whole_of
+from ldlm_monitor.service.notify.message import (
     Message,
     Notification,
     from_json,
@@ -29,11 +29,11 @@ from ldlm_monitor.notify.message import (
     message_of,
     to_json,
 )
-from ldlm_monitor.notify.slack_message import drawn
-from ldlm_monitor.notify.states import SentAlert, body
-from ldlm_monitor.notify.webhook import WebhookBody, webhook_body
-from ldlm_monitor.serve.metrics import exposition, families
-from ldlm_monitor.serve.pages import landing_page, resource
+from ldlm_monitor.service.notify.slack_message import drawn
+from ldlm_monitor.service.notify.states import SentAlert, body
+from ldlm_monitor.service.notify.webhook import WebhookBody, webhook_body
+from ldlm_monitor.service.serve.metrics import exposition, families
+from ldlm_monitor.service.serve.pages import landing_page, resource
 
 NOW = 1_769_681_700.0
 ATTACKS = [

@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 import slack_api as local
 
-from ldlm_monitor.notify.outbox import Outbox
+from ldlm_monitor.service.notify.outbox import Outbox
 
 pytestmark = pytest.mark.live
 OF_A_RUN = 50
@@ -34,14 +34,14 @@ DELIVERS = """
 import sys, threading, time
 from pathlib import Path
 from ldlm_monitor.base.alert import Transition
-from ldlm_monitor.notify.policy import Policy
-from ldlm_monitor.notify import http_client
-from ldlm_monitor.notify.courier import Courier
-from ldlm_monitor.notify.outbox import Outbox
-from ldlm_monitor.notify.slack_message import SlackWebhook
-from ldlm_monitor.notify.slack_bot import SlackBot
-from ldlm_monitor.notify.webhook import WebhookSender
-from ldlm_monitor.daemon.dispatcher import Dispatcher
+from ldlm_monitor.service.notify.policy import Policy
+from ldlm_monitor.service.notify import http_client
+from ldlm_monitor.service.notify.courier import Courier
+from ldlm_monitor.service.notify.outbox import Outbox
+from ldlm_monitor.service.notify.slack_message import SlackWebhook
+from ldlm_monitor.service.notify.slack_bot import SlackBot
+from ldlm_monitor.service.notify.webhook import WebhookSender
+from ldlm_monitor.service.daemon.dispatcher import Dispatcher
 
 folder, webhook, bot, generic, total, token, channel = sys.argv[1:]
 folder = Path(folder)

@@ -13,12 +13,12 @@ import pytest
 import slack_api as local
 
 from ldlm_monitor.base.errors import DeliveryError
-from ldlm_monitor.notify.courier import Courier, Receiver, Sender, stop_all
-from ldlm_monitor.notify.message import Message, Notification, Receipt, to_json
-from ldlm_monitor.notify.outbox import Outbox
-from ldlm_monitor.notify.policy import Policy
-from ldlm_monitor.notify.slack_bot import SlackBot
-from ldlm_monitor.notify.slack_message import SlackWebhook
+from ldlm_monitor.service.notify.courier import Courier, Receiver, Sender, stop_all
+from ldlm_monitor.service.notify.message import Message, Notification, Receipt, to_json
+from ldlm_monitor.service.notify.outbox import Outbox
+from ldlm_monitor.service.notify.policy import Policy
+from ldlm_monitor.service.notify.slack_bot import SlackBot
+from ldlm_monitor.service.notify.slack_message import SlackWebhook
 
 
 @contextmanager
@@ -198,8 +198,8 @@ def test_a_courier_left_behind_ends_quietly_when_the_outbox_is_closed(tmp_path, 
 ADDS_AND_DIES = """
 import os, signal, sys
 from pathlib import Path
-from ldlm_monitor.notify.message import Notification, from_json
-from ldlm_monitor.notify.outbox import Outbox
+from ldlm_monitor.service.notify.message import Notification, from_json
+from ldlm_monitor.service.notify.outbox import Outbox
 
 box = Outbox(Path(sys.argv[1]))
 for text in sys.argv[2:]:
@@ -210,10 +210,10 @@ os.kill(os.getpid(), signal.SIGKILL)
 DIES_WHILE_SENDING = """
 import os, signal, sys
 from pathlib import Path
-from ldlm_monitor.notify.courier import Courier
-from ldlm_monitor.notify.message import Notification, from_json
-from ldlm_monitor.notify.outbox import Outbox
-from ldlm_monitor.notify.slack_message import SlackWebhook
+from ldlm_monitor.service.notify.courier import Courier
+from ldlm_monitor.service.notify.message import Notification, from_json
+from ldlm_monitor.service.notify.outbox import Outbox
+from ldlm_monitor.service.notify.slack_message import SlackWebhook
 
 class DiesAfterTheAnswer(SlackWebhook):
     def send(self, message):

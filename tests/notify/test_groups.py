@@ -9,10 +9,16 @@ import pytest
 from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.base.errors import DeliveryError
 from ldlm_monitor.base.incident_view import IncidentView, RootView
-from ldlm_monitor.notify.content import news_of, whole_of
-from ldlm_monitor.notify.message import FLAPPING, Message, Notification, Receipt, from_transition
-from ldlm_monitor.notify.outbox import Outbox
-from ldlm_monitor.notify.policy import Policy, StreamPolicy
+from ldlm_monitor.service.notify.content import news_of, whole_of
+from ldlm_monitor.service.notify.message import (
+    FLAPPING,
+    Message,
+    Notification,
+    Receipt,
+    from_transition,
+)
+from ldlm_monitor.service.notify.outbox import Outbox
+from ldlm_monitor.service.notify.policy import Policy, StreamPolicy
 
 NOON = 1_700_049_600.0
 """2023-11-15 12:00 UTC."""

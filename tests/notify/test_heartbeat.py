@@ -8,11 +8,11 @@ from email.message import Message as Headers
 
 import pytest
 
-from ldlm_monitor.notify import courier
-from ldlm_monitor.notify.courier import Sender
-from ldlm_monitor.notify.http_client import HttpAnswer
-from ldlm_monitor.notify.outbox import Outbox
-from ldlm_monitor.notify.states import (
+from ldlm_monitor.service.notify import courier
+from ldlm_monitor.service.notify.courier import Sender
+from ldlm_monitor.service.notify.http_client import HttpAnswer
+from ldlm_monitor.service.notify.outbox import Outbox
+from ldlm_monitor.service.notify.states import (
     AGAIN_SECONDS,
     STILL_SECONDS,
     HeartbeatSender,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldlm_monitor.base.snapshot import CurveView
-from ldlm_monitor.notify.loss_picture import loss_picture, picture_of
+from ldlm_monitor.service.notify.loss_picture import loss_picture, picture_of
 
 pytest.importorskip("matplotlib", reason="the extra `plots` is not installed")
 
@@ -67,7 +67,7 @@ def test_any_curve_and_any_name_give_a_picture(means, at, run, step):
 
 
 def test_a_run_without_a_curve_has_no_picture(make_notification):
-    from ldlm_monitor.notify.message import Message
+    from ldlm_monitor.service.notify.message import Message
 
     message = Message(
         step="first", group=1, identity="1", news=(), alerts=(make_notification(),),

@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 
 from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.base.records import Position
-from ldlm_monitor.notify.message import MAX_TEXT, Notification, from_json, from_transition, to_json
+from ldlm_monitor.service.notify.message import (
+    MAX_TEXT,
+    Notification,
+    from_json,
+    from_transition,
+    to_json,
+)
 
 KEY = "hf_AbCdEfGhIjKlMnOpQrStUvWxYz012345"
 

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from ldlm_monitor.base.errors import DeliveryError
-from ldlm_monitor.notify.deliveries import LONGEST_PAUSE, pause
-from ldlm_monitor.notify.message import Notification, Receipt, to_json
-from ldlm_monitor.notify.outbox import KEPT_SECONDS, Outbox
-from ldlm_monitor.notify.policy import Policy
-from ldlm_monitor.state import database
+from ldlm_monitor.service.notify.deliveries import LONGEST_PAUSE, pause
+from ldlm_monitor.service.notify.message import Notification, Receipt, to_json
+from ldlm_monitor.service.notify.outbox import KEPT_SECONDS, Outbox
+from ldlm_monitor.service.notify.policy import Policy
+from ldlm_monitor.service.state import database
 
 NOW = 1_700_000_000.0
 DOWN = DeliveryError("down")
@@ -250,8 +250,8 @@ def test_a_folder_that_cannot_be_written_means_memory_and_a_notice(
 FULL_DISK = """
 import logging, resource, signal, sys
 from pathlib import Path
-from ldlm_monitor.notify.message import Notification, Receipt, from_json
-from ldlm_monitor.notify.outbox import Outbox
+from ldlm_monitor.service.notify.message import Notification, Receipt, from_json
+from ldlm_monitor.service.notify.outbox import Outbox
 
 logging.basicConfig(stream=sys.stdout, format="%(message)s")
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -284,9 +284,9 @@ def test_a_disk_that_fills_up_loses_nothing_that_waits(tmp_path, make_notificati
 ROOM_AGAIN = """
 import errno, logging, os, signal, sys, threading
 from pathlib import Path
-from ldlm_monitor.notify.message import Notification, from_json
-from ldlm_monitor.notify.outbox import Outbox
-from ldlm_monitor.state import database
+from ldlm_monitor.service.notify.message import Notification, from_json
+from ldlm_monitor.service.notify.outbox import Outbox
+from ldlm_monitor.service.state import database
 
 database.RETRY_SECONDS = 0.05
 said, heard = [], threading.Event()

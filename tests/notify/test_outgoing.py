@@ -11,14 +11,14 @@ from urllib.request import Request
 import pytest
 
 from ldlm_monitor.base.errors import ConfigError, DeliveryError, RemoteError
-from ldlm_monitor.notify.apprise import apprise_services
-from ldlm_monitor.notify.http_client import post
-from ldlm_monitor.notify.message import message_of
-from ldlm_monitor.notify.outbox import Outbox
-from ldlm_monitor.notify.slack_message import SlackWebhook
-from ldlm_monitor.notify.states import AlertmanagerClient, HeartbeatSender, Pulse
-from ldlm_monitor.notify.webhook import WebhookSender
 from ldlm_monitor.screen.remote import RemoteSource
+from ldlm_monitor.service.notify.apprise import apprise_services
+from ldlm_monitor.service.notify.http_client import post
+from ldlm_monitor.service.notify.message import message_of
+from ldlm_monitor.service.notify.outbox import Outbox
+from ldlm_monitor.service.notify.slack_message import SlackWebhook
+from ldlm_monitor.service.notify.states import AlertmanagerClient, HeartbeatSender, Pulse
+from ldlm_monitor.service.notify.webhook import WebhookSender
 
 pytest.importorskip("apprise", reason="apprise is not installed")
 

@@ -3,9 +3,9 @@
 import pytest
 
 from ldlm_monitor.base.errors import ConfigError
-from ldlm_monitor.config import Settings
-from ldlm_monitor.notify.policy import Policy
-from ldlm_monitor.notify.receivers import policy_of, receivers_of
+from ldlm_monitor.service.config import Settings
+from ldlm_monitor.service.notify.policy import Policy
+from ldlm_monitor.service.notify.receivers import policy_of, receivers_of
 
 BOT = {"bot_token": "xoxb-12345678", "channel": "C1"}
 

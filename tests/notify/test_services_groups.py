@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from ldlm_monitor.notify.apprise import apprise_services, plain_text
-from ldlm_monitor.notify.content import news_of
-from ldlm_monitor.notify.message import Message, Receipt
+from ldlm_monitor.service.notify.apprise import apprise_services, plain_text
+from ldlm_monitor.service.notify.content import news_of
+from ldlm_monitor.service.notify.message import Message, Receipt
 
 pytest.importorskip("apprise")
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from ldlm_monitor.base.alert import State, Transition
 from ldlm_monitor.base.errors import UsageError
 from ldlm_monitor.base.snapshot import AlertView
-from ldlm_monitor.notify.message import Notification, Receipt, from_transition
-from ldlm_monitor.notify.outbox import Outbox
-from ldlm_monitor.notify.policy import Policy
-from ldlm_monitor.notify.silences import (
+from ldlm_monitor.service.notify.message import Notification, Receipt, from_transition
+from ldlm_monitor.service.notify.outbox import Outbox
+from ldlm_monitor.service.notify.policy import Policy
+from ldlm_monitor.service.notify.silences import (
     MAX_KEPT,
     Acknowledgement,
     LabelMatcher,

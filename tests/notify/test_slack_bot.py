@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from stories import OUT_OF_MEMORY, group_message, news_message
 
 from ldlm_monitor.base.errors import ConfigError, DeliveryError
-from ldlm_monitor.notify.message import Message, Notification, Receipt, Story
-from ldlm_monitor.notify.slack_bot import SlackBot
+from ldlm_monitor.service.notify.message import Message, Notification, Receipt, Story
+from ldlm_monitor.service.notify.slack_bot import SlackBot
 
 pytestmark = pytest.mark.usefixtures("impatient")
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stories import slack_message
 
-from ldlm_monitor.notify.apprise import plain_text
-from ldlm_monitor.notify.content import news_of
-from ldlm_monitor.notify.message import Notification, message_of
+from ldlm_monitor.service.notify.apprise import plain_text
+from ldlm_monitor.service.notify.content import news_of
+from ldlm_monitor.service.notify.message import Notification, message_of
 
 
 def texts(blocks: list[dict]) -> list[str]:

@@ -9,8 +9,8 @@ import pytest
 from slack_page import Shown, page
 from stories import OUT_OF_MEMORY, group_message, news_message, slack_message
 
-from ldlm_monitor.notify.message import Message, Notification
-from ldlm_monitor.notify.slack_message import Block, mrkdwn
+from ldlm_monitor.service.notify.message import Message, Notification
+from ldlm_monitor.service.notify.slack_message import Block, mrkdwn
 
 STORY = replace(
     OUT_OF_MEMORY,

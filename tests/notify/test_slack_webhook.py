@@ -9,8 +9,8 @@ import pytest
 from stories import slack_message
 
 from ldlm_monitor.base.errors import ConfigError, DeliveryError
-from ldlm_monitor.notify.message import message_of
-from ldlm_monitor.notify.slack_message import HOW_TO_CONFIGURE, SlackWebhook
+from ldlm_monitor.service.notify.message import message_of
+from ldlm_monitor.service.notify.slack_message import HOW_TO_CONFIGURE, SlackWebhook
 
 pytestmark = pytest.mark.usefixtures("impatient")
 

@@ -11,9 +11,9 @@ import pytest
 from jsonschema import ValidationError, validate
 
 from ldlm_monitor.base.errors import ConfigError, DeliveryError
-from ldlm_monitor.notify.apprise import apprise_services
-from ldlm_monitor.notify.message import Notification, message_of
-from ldlm_monitor.notify.webhook import WebhookSender, webhook_body
+from ldlm_monitor.service.notify.apprise import apprise_services
+from ldlm_monitor.service.notify.message import Notification, message_of
+from ldlm_monitor.service.notify.webhook import WebhookSender, webhook_body
 
 SCHEMA = Path(__file__).parents[2] / "docs/webhook.schema.json"
 SECRET = "5f0d1c2b3a49586776859403"

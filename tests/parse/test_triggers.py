@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor import parse
+from ldlm_monitor.logs import parse
 from ldlm_monitor.logs.parse import definitions, triggers
 from ldlm_monitor.logs.parse.patterns import Pattern, checked_pattern, texts
 from ldlm_monitor.logs.parse.triggers import MARKS, Scanner, compile_triggers, mark_of

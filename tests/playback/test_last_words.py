@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.config import Settings
 from ldlm_monitor.finished.playback.log_replay import Replay
+from ldlm_monitor.service.config import Settings
 
 STEPS = "".join(f"step {at} | train loss: {2.5 - at / 800:.4f}\n" for at in range(10, 200, 10))
 TRACEBACK = """Traceback (most recent call last):

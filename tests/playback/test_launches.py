@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.config import Settings
 from ldlm_monitor.finished.playback.log_replay import Replay
+from ldlm_monitor.service.config import Settings
 
 DIED = """Traceback (most recent call last):
   File "train.py", line 88, in <module>

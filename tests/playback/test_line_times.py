@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.config import Settings
 from ldlm_monitor.finished.playback.log_replay import Replay
+from ldlm_monitor.service.config import Settings
 
 WRITTEN = 1_780_000_000.0  # 2026-05-28 20:26:40 UTC
 CRASH = (

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.cli.replay import RECORDING, SPEED
-from ldlm_monitor.config import Settings
 from ldlm_monitor.finished.playback.engine import Playback
 from ldlm_monitor.finished.playback.log_replay import Replay
 from ldlm_monitor.finished.playback.recording import Recorder
 from ldlm_monitor.finished.playback.timed_inputs import of_logs, of_recording
+from ldlm_monitor.service.cli.replay import RECORDING, SPEED
+from ldlm_monitor.service.config import Settings
 
 DEMO = Path(str(files("ldlm_monitor") / "playback" / RECORDING))
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "train_logs"

@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldlm_monitor.base.records import Position, Sample
-from ldlm_monitor.cli import main
-from ldlm_monitor.cli.flags import settings_for_inputs
-from ldlm_monitor.cli.report import read
 from ldlm_monitor.finished.report.document import report
 from ldlm_monitor.judge.run.accounted_steps import AccountedSteps
 from ldlm_monitor.judge.run.quantity import ValueSource
 from ldlm_monitor.judge.run.time_account import MARKS, TimeAccount
+from ldlm_monitor.service.cli import main
+from ldlm_monitor.service.cli.flags import settings_for_inputs
+from ldlm_monitor.service.cli.report import read
 
 START = 1769681700.0
 HANG = Path(__file__).resolve().parents[1] / "corpus/runs/upstream/H_hang_sigstop_rank1_90s"

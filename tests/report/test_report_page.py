@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.cli import main
+from ldlm_monitor.service.cli import main
 
 EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples/train_logs").glob("*.log"))
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")

@@ -6,8 +6,8 @@ import pytest
 
 from ldlm_monitor.base.names import RESTARTS
 from ldlm_monitor.base.snapshot import Snapshot
-from ldlm_monitor.config import Settings
 from ldlm_monitor.finished.playback.log_replay import Replay
+from ldlm_monitor.service.config import Settings
 
 BANNER = "*** Starting MMDiT with Joint Text-Latent Diffusion ***\n"
 CRASH = (

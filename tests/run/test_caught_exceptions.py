@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.config import Settings
 from ldlm_monitor.finished.playback.log_replay import Replay
+from ldlm_monitor.service.config import Settings
 
 BANNER = "number of parameters: 123.59M\n"
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.serve.access import Access
+from ldlm_monitor.service.serve.access import Access
 
 TOKEN = "5f0d1c2b3a49586776859403"
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from ldlm_monitor.base.snapshot import Snapshot
-from ldlm_monitor.config import Settings
-from ldlm_monitor.daemon.listener import names_for
-from ldlm_monitor.serve import Server, Site
-from ldlm_monitor.serve.access import HostNames
-from ldlm_monitor.serve.web_config import Gate
+from ldlm_monitor.service.config import Settings
+from ldlm_monitor.service.daemon.listener import names_for
+from ldlm_monitor.service.serve import Server, Site
+from ldlm_monitor.service.serve.access import HostNames
+from ldlm_monitor.service.serve.web_config import Gate
 
 PATHS = ["/", "/metrics", "/-/healthy", "/-/ready", "/api/v1/runs", "/nothing"]
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from screens import Screen, on_screen, read
 
-from ldlm_monitor.daemon.local_source import LocalSource
-from ldlm_monitor.notify.silences import Silences
+from ldlm_monitor.service.daemon.local_source import LocalSource
+from ldlm_monitor.service.notify.silences import Silences
 
 HOSTILE = (
     b"[bold red]step[/bold red] [link=http://evil.example]x[/link] [@click=app.quit]q[/]\n"

@@ -12,9 +12,9 @@ from concurrent.futures import Future
 
 import pytest
 
-from ldlm_monitor.serve import Server, Site, connections
-from ldlm_monitor.serve.connections import MAX_CONNECTIONS
-from ldlm_monitor.serve.server import MAX_BODY, MAX_HEAD
+from ldlm_monitor.service.serve import Server, Site, connections
+from ldlm_monitor.service.serve.connections import MAX_CONNECTIONS
+from ldlm_monitor.service.serve.server import MAX_BODY, MAX_HEAD
 
 PATIENCE = 10.0
 HUGE = 12_000_000

@@ -8,7 +8,7 @@ from starlette.responses import PlainTextResponse
 
 from ldlm_monitor.base.snapshot import Snapshot
 from ldlm_monitor.judge.core.monitor import Monitor
-from ldlm_monitor.serve import Server, Site
+from ldlm_monitor.service.serve import Server, Site
 
 QUERY = "/prometheus/api/v1/query?query=1"
 IMAGE = {"Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}

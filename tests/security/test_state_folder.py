@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.base.errors import UsageError
-from ldlm_monitor.state.database import Database
-from ldlm_monitor.state.state_dir import LOCK, StateDir
-from ldlm_monitor.state.state_store import State, StateStore
+from ldlm_monitor.service.state.database import Database
+from ldlm_monitor.service.state.state_dir import LOCK, StateDir
+from ldlm_monitor.service.state.state_store import State, StateStore
 
 SCHEMA = "CREATE TABLE IF NOT EXISTS kept (number INTEGER NOT NULL);"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.notify.silences import Silences
-from ldlm_monitor.serve import Server, Site
+from ldlm_monitor.service.notify.silences import Silences
+from ldlm_monitor.service.serve import Server, Site
 
 SILENCE = {
     "matchers": [{"name": "run", "value": "hunter2"}],

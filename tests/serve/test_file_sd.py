@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from ldlm_monitor.base.errors import UsageError
-from ldlm_monitor.config import Settings
-from ldlm_monitor.daemon.listener import write_file_sd
-from ldlm_monitor.serve import Gate
-from ldlm_monitor.serve.metrics import target, write_target
+from ldlm_monitor.service.config import Settings
+from ldlm_monitor.service.daemon.listener import write_file_sd
+from ldlm_monitor.service.serve import Gate
+from ldlm_monitor.service.serve.metrics import target, write_target
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ldlm_monitor.base.points import Point, make_labels
 from ldlm_monitor.base.snapshot import Snapshot
-from ldlm_monitor.cli.report import run_page
 from ldlm_monitor.finished.report.html import policy
-from ldlm_monitor.serve import Server, Site
-from ldlm_monitor.serve.metrics import families
+from ldlm_monitor.service.cli.report import run_page
+from ldlm_monitor.service.serve import Server, Site
+from ldlm_monitor.service.serve.metrics import families
 
 
 def test_healthy_is_always_200_and_ready_follows_the_monitor(running):

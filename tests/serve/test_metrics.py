@@ -17,7 +17,7 @@ from ldlm_monitor.base.histogram import Histogram
 from ldlm_monitor.base.names import METRICS
 from ldlm_monitor.base.points import Labels, Point, make_labels
 from ldlm_monitor.base.snapshot import MonitorView, Snapshot
-from ldlm_monitor.serve.metrics import exposition, families
+from ldlm_monitor.service.serve.metrics import exposition, families
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"

@@ -20,8 +20,8 @@ from ldlm_monitor.base.histogram import Histogram
 from ldlm_monitor.base.names import STEP_DURATION, created
 from ldlm_monitor.base.points import Point, make_labels
 from ldlm_monitor.base.snapshot import Snapshot
-from ldlm_monitor.serve import Server, Site
-from ldlm_monitor.serve.metrics import PROTOBUF, TEXT, exposition, families
+from ldlm_monitor.service.serve import Server, Site
+from ldlm_monitor.service.serve.metrics import PROTOBUF, TEXT, exposition, families
 
 PROMETHEUS = shutil.which("prometheus")
 PATIENCE = 30.0

@@ -12,11 +12,11 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.base.snapshot import Snapshot
 from ldlm_monitor.base.text.sanitize import redact
-from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.judge.core.monitor import Monitor
-from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.records import adapter, to_json
-from ldlm_monitor.serve import Server, Site
+from ldlm_monitor.service.daemon.local_source import LocalSource
+from ldlm_monitor.service.notify.silences import Silences
+from ldlm_monitor.service.serve import Server, Site
 
 DOCS = Path(__file__).parents[2] / "docs"
 RUN = "a.log"

@@ -21,10 +21,10 @@ from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.base.points import Point, make_labels
 from ldlm_monitor.base.text.sanitize import redact
 from ldlm_monitor.judge.core.monitor import Monitor
-from ldlm_monitor.serve import Server, Site, bounded_storage
-from ldlm_monitor.serve.bounded_storage import BoundedStorage, QueryBudget
-from ldlm_monitor.serve.prometheus import AT_ONCE
-from ldlm_monitor.serve.request_parameters import QueryError
+from ldlm_monitor.service.serve import Server, Site, bounded_storage
+from ldlm_monitor.service.serve.bounded_storage import BoundedStorage, QueryBudget
+from ldlm_monitor.service.serve.prometheus import AT_ONCE
+from ldlm_monitor.service.serve.request_parameters import QueryError
 from ldlm_promrules.alerting import load_rules
 from ldlm_promrules.promql import Evaluator, parse
 from ldlm_promrules.promql.nodes import Subquery
@@ -364,7 +364,7 @@ def test_a_query_waits_for_its_place_no_longer_than_its_time(
     serve: Callable[..., Api], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those that hold the places here never end."""
-    monkeypatch.setattr("ldlm_monitor.serve.prometheus.QUERY_SECONDS", 0.1)
+    monkeypatch.setattr("ldlm_monitor.service.serve.prometheus.QUERY_SECONDS", 0.1)
     held, done = threading.Semaphore(0), threading.Event()
 
     def hold(question: object) -> None:

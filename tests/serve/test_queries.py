@@ -11,9 +11,9 @@ import pytest
 
 from ldlm_monitor.base.snapshot import CurveView, Snapshot
 from ldlm_monitor.base.text.sanitize import redact
-from ldlm_monitor.daemon.local_source import LocalSource
-from ldlm_monitor.notify.silences import Silences
-from ldlm_monitor.serve import Server, Site
+from ldlm_monitor.service.daemon.local_source import LocalSource
+from ldlm_monitor.service.notify.silences import Silences
+from ldlm_monitor.service.serve import Server, Site
 
 
 @pytest.fixture

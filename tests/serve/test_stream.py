@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ldlm_monitor.base.alert import Transition
-from ldlm_monitor.serve import connections, stream
+from ldlm_monitor.service.serve import connections, stream
 
 
 def a_transition(number: int, run: str = "r1") -> Transition:

@@ -17,10 +17,10 @@ import bcrypt
 import pytest
 
 from ldlm_monitor.base.errors import ConfigError
-from ldlm_monitor.notify.silences import Silences
-from ldlm_monitor.serve import Gate, Server, Site, connections, server, web_config
-from ldlm_monitor.serve.access import Access
-from ldlm_monitor.serve.web_config import CHECK_SECONDS
+from ldlm_monitor.service.notify.silences import Silences
+from ldlm_monitor.service.serve import Gate, Server, Site, connections, server, web_config
+from ldlm_monitor.service.serve.access import Access
+from ldlm_monitor.service.serve.web_config import CHECK_SECONDS
 
 TOKEN = "5f0d1c2b3a49586776859403"
 PASSWORD = "hunter2"

@@ -6,16 +6,16 @@ from pathlib import Path
 
 from tests.supervise.conftest import until
 
-from ldlm_monitor.config import Settings
 from ldlm_monitor.finished.playback.log_replay import Replay
 from ldlm_monitor.host.supervise.run_folder import all_runs
 from ldlm_monitor.host.supervise.streams import RunLog
+from ldlm_monitor.service.config import Settings
 
 SMALL = """
 import sys
 from ldlm_monitor.host.supervise import launch
 launch.ROTATE_BYTES = 2_000
-from ldlm_monitor.cli import main
+from ldlm_monitor.service.cli import main
 sys.exit(main(sys.argv[1:]))
 """
 TRAINING = """

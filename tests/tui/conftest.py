@@ -9,8 +9,8 @@ import pytest
 from screens import LAST_WRITE, NOW, Shown, read
 
 from ldlm_monitor.base.snapshot import Snapshot
-from ldlm_monitor.daemon.local_source import LocalSource
-from ldlm_monitor.notify.silences import Silences
+from ldlm_monitor.service.daemon.local_source import LocalSource
+from ldlm_monitor.service.notify.silences import Silences
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 

@@ -11,11 +11,11 @@ from textual.worker import WorkerCancelled
 
 from ldlm_monitor.base.queries import Source
 from ldlm_monitor.base.snapshot import Snapshot
-from ldlm_monitor.config import Settings
 from ldlm_monitor.finished.playback.log_replay import Replay
-from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.screen.app import MonitorApp
 from ldlm_monitor.screen.draw import Line
+from ldlm_monitor.service.config import Settings
+from ldlm_monitor.service.notify.silences import Silences
 
 PATIENCE = 200
 LAST_WRITE = 1_795_250_114  # Unix seconds, of copied logs

@@ -7,10 +7,10 @@ from screens import NOW, Screen, Shown, on_screen, read
 from test_triage import CRASHED, NAN
 
 from ldlm_monitor.base.text.ticks import log_ticks, tick_labels, ticks
-from ldlm_monitor.daemon.local_source import LocalSource
-from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.screen.dialogs import AWAY_SECONDS
 from ldlm_monitor.screen.metric_chart import MetricChart
+from ldlm_monitor.service.daemon.local_source import LocalSource
+from ldlm_monitor.service.notify.silences import Silences
 
 
 def test_ticks_are_round_and_in_view() -> None:

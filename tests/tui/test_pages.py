@@ -7,11 +7,11 @@ import pytest
 from screens import Screen, Shown, on_screen, read
 from textual.scrollbar import ScrollBar, ScrollBarRender
 
-from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.logs.source import log_parts
-from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.screen.log_page import LogPage
 from ldlm_monitor.screen.metric_chart import MetricChart
+from ldlm_monitor.service.daemon.local_source import LocalSource
+from ldlm_monitor.service.notify.silences import Silences
 
 CRASHED, NAN = "train_20261121_083515", "train_20261121_083451"
 

@@ -14,9 +14,9 @@ from textual.widgets import Input
 
 from ldlm_monitor.base.queries import Played, PlayerCommand
 from ldlm_monitor.base.snapshot import InputView
-from ldlm_monitor.daemon.local_source import LocalSource
-from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.screen.app import MonitorApp
+from ldlm_monitor.service.daemon.local_source import LocalSource
+from ldlm_monitor.service.notify.silences import Silences
 
 Compare = Callable[..., bool]
 WIDE, NARROW, LARGE = (120, 36), (80, 24), (200, 50)

@@ -8,14 +8,14 @@ import pytest
 from screens import Screen, Shown, on_screen, plain_text
 
 from ldlm_monitor.base.queries import Played
-from ldlm_monitor.config import Settings
-from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.finished.playback.engine import Playback, Showing
 from ldlm_monitor.finished.playback.timed_inputs import of_logs
-from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.screen.app import MonitorApp
 from ldlm_monitor.screen.draw import ASCII, UNICODE, Glyphs, width_of
 from ldlm_monitor.screen.page_frame import player_line
+from ldlm_monitor.service.config import Settings
+from ldlm_monitor.service.daemon.local_source import LocalSource
+from ldlm_monitor.service.notify.silences import Silences
 
 PLAYED = Played(start=1000.0, end=4600.0, at=2800.0, runs=1, speed=10.0, is_playing=True)
 

@@ -13,7 +13,7 @@ from ldlm_monitor.base.errors import RemoteError, UsageError
 from ldlm_monitor.base.queries import LogQuery
 from ldlm_monitor.base.text.sanitize import redact
 from ldlm_monitor.screen.remote import RemoteSource
-from ldlm_monitor.serve import Server, Site
+from ldlm_monitor.service.serve import Server, Site
 
 
 @pytest.fixture

@@ -8,8 +8,6 @@ from screens import NOW, Screen, Shown, on_screen
 from ldlm_monitor.base.snapshot import AlertView, InputView, ReasonView, RunView, Snapshot
 from ldlm_monitor.finished.report.contents import Item, brief_sections, sections, what_to_do
 from ldlm_monitor.finished.report.document import report
-from ldlm_monitor.notify.content import news_of
-from ldlm_monitor.notify.message import Message, Notification, Story, from_transition, story_of
 from ldlm_monitor.screen.draw import ASCII, UNICODE
 from ldlm_monitor.screen.hold_back import muted
 from ldlm_monitor.screen.look import Look
@@ -21,6 +19,14 @@ from ldlm_monitor.screen.triage import (
     shared_prefix,
     triaged,
     why,
+)
+from ldlm_monitor.service.notify.content import news_of
+from ldlm_monitor.service.notify.message import (
+    Message,
+    Notification,
+    Story,
+    from_transition,
+    story_of,
 )
 
 CRASHED, NAN, FINE = "train_20261121_083515", "train_20261121_083451", "train_20261121_083409"

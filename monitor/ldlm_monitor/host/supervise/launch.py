@@ -26,7 +26,7 @@ from ldlm_monitor.host.supervise.streams import Link
 ROTATE_BYTES = 1 << 30
 """Bytes after which a log is renamed: a choice; editors open a GiB, and few runs write one."""
 WAIT_SECONDS = 0.05  # between two looks whether the monitor has ended: a choice, not noticed
-_SOURCE = str(Path(__file__).parent.parent.parent)
+_SOURCE = str(Path(__file__).parents[3])
 # With -I -S, without site-packages, the relay starts in a few hundredths of a second.
 _RELAY = (
     "import sys; sys.path.insert(0, sys.argv.pop(1));"

@@ -1,0 +1,1 @@
+"""Commands, daemon, servers and receivers: the edge."""

@@ -1,0 +1,114 @@
+"""Puts transitions into the outbox, and prints them."""
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from ldlm_monitor.base.alert import Transition
+from ldlm_monitor.base.incident_view import IncidentView
+from ldlm_monitor.base.text.lines import transition_line
+from ldlm_monitor.base.text.sanitize import plain
+from ldlm_monitor.service.notify.courier import Courier
+from ldlm_monitor.service.notify.incident_log import IncidentLog
+from ldlm_monitor.service.notify.message import from_transition
+from ldlm_monitor.service.notify.outbox import Outbox
+from ldlm_monitor.service.notify.silences import Silences
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Dispatcher:
+    """Prints transitions and puts them into the outbox, each once.
+
+    `receivers`: their names. `couriers`: senders to wake. `prints`: whether to print to stdout.
+    `external_url`: as in the settings.
+    """
+
+    outbox: Outbox
+    receivers: Sequence[str]
+    silences: Silences | None = None
+    couriers: Sequence[Courier] = ()
+    prints: bool = field(default=True, kw_only=True)
+    external_url: str | None = field(default=None, kw_only=True)
+    incident_log: IncidentLog | None = field(default=None, kw_only=True)
+
+    def dispatch(
+        self, transitions: Iterable[Transition], now: float, *, notify: bool = True
+    ) -> None:
+        """Print the transitions; with `notify`, queue those that are not pending for receivers."""
+        for transition in transitions:
+            if transition.is_heartbeat:
+                continue
+            notification = from_transition(transition, self.external_url)
+            self.outbox.note(notification)
+            if notify and transition.state != "pending":
+                self.outbox.add(notification, self.receivers, now)
+            silence = self.silences and self.silences.silenced(notification, now)
+            mark = f"  [silenced by {plain(silence.by)}]" if silence else ""
+            self.print_line(transition_line(transition) + mark)
+        self._wake()
+
+    def end_acknowledgements(
+        self, passed: list[Transition], active: Callable[[], Collection[str]]
+    ) -> None:
+        """End acknowledgements with their alerts: those of `passed`, or not `active` any more."""
+        if self.silences is not None and self.silences.any:
+            ended = {each.key for each in passed if each.state not in ("pending", "firing")}
+            self.silences.end_acknowledgements(ended, active())
+
+    def dispatch_history(
+        self, passed: list[tuple[Transition, bool]], now: float, *, recent: bool
+    ) -> None:
+        """Send news, and of history the alerts that still fire, unless they were sent before.
+
+        `passed`: pairs of a transition and whether it is news. `recent`: whether the run was active
+        recently enough (`pump.NEWS_SECONDS`) for alerts of its history to be sent.
+        """
+        sent = set(self.outbox.firing_keys())
+        before: dict[str, Transition] = {}
+        over = 0
+        for transition, news in passed:
+            key, firing = transition.key, transition.state == "firing"
+            if transition.state == "pending":
+                continue
+            if not news:
+                before[key] = transition
+                over += not firing
+                continue
+            past = before.pop(key, None)
+            if past is not None and past.state != "firing" and key in sent:
+                self.dispatch([past], now)
+                sent.discard(key)
+            if firing != (key in sent):
+                self.dispatch([transition], now)
+                sent ^= {key}
+            elif firing:
+                self.dispatch([transition], now, notify=False)
+        for key, past in before.items():
+            if past.state == "firing":
+                self.dispatch([past], now, notify=recent and key not in sent)
+            elif key in sent:
+                self.dispatch([past], now)
+        if over:
+            log.info("alerts in the files' past that have ended: %d (see replay)", over)
+
+    def update_incidents(self, incidents: Sequence[IncidentView], now: float) -> None:
+        """Update the sent messages of incidents that have changed since, and log new ones."""
+        if self.incident_log is not None:
+            self.incident_log.update(incidents, now)
+        if self.receivers and self.outbox.update_incidents(incidents, now):
+            self._wake()
+
+    def _wake(self) -> None:
+        for courier in self.couriers:
+            courier.wake()
+
+    def print_line(self, line: str) -> None:
+        """Print a line; if stdout is closed or its disk full, print no more, but go on sending."""
+        if self.prints:
+            try:
+                print(line, flush=True)
+            except OSError as error:
+                self.prints = False
+                log.error("stdout: cannot be written (%s); alerts go on without it", error.strerror)

@@ -1,0 +1,324 @@
+"""The pump: each turn reads new bytes, judges them, and queues their alerts for sending."""
+
+import logging
+import math
+import sys
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from pathlib import Path
+
+from ldlm_monitor.base.alert import Transition
+from ldlm_monitor.base.chunk import Chunk
+from ldlm_monitor.base.snapshot import Snapshot
+from ldlm_monitor.finished.playback.recording import Recorder
+from ldlm_monitor.judge.core.assemble import assemble, rules_of
+from ldlm_monitor.judge.core.self_metrics import NO_HOSTS, edge_points
+from ldlm_monitor.logs.parse.urgency import Urgency
+from ldlm_monitor.logs.source.file_system import DIRECT, Disk, MountTable, read_mounts
+from ldlm_monitor.logs.source.follower import Follower, StdinSource
+from ldlm_monitor.logs.source.input_patterns import STANDARD_INPUT, resolve
+from ldlm_monitor.logs.source.notices import Journal
+from ldlm_monitor.logs.source.timed_disk import TimedDisk
+from ldlm_monitor.logs.source.wake import Rota, Waker
+from ldlm_monitor.service.config import Settings
+from ldlm_monitor.service.daemon.backfill import Backfill
+from ldlm_monitor.service.daemon.discovery import Inputs
+from ldlm_monitor.service.daemon.dispatcher import Dispatcher
+from ldlm_monitor.service.daemon.pictures import Pictures
+from ldlm_monitor.service.daemon.reading_lag import LATE_SECONDS, ReadingLag
+from ldlm_monitor.service.daemon.restart import recall
+from ldlm_monitor.service.daemon.stall_probe import Probing
+from ldlm_monitor.service.daemon.turn_budget import TurnBudget
+from ldlm_monitor.service.notify.outbox import Outbox
+from ldlm_monitor.service.state.state_dir import StateDir
+from ldlm_monitor.service.state.state_store import State, StateStore
+
+POLL_SECONDS = 1.0
+"""Seconds between two polls of all files (of thousands, a part at a time: `Rota`): network mounts
+send no events, and alerts are due in a second."""
+RELOADED = ("rules", "files", "companions", "stall")
+"""Settings that a reload changes; others are bound to threads, sockets or open files."""
+EDGE_SECONDS = 5.0
+"""Seconds between two reads of the daemon's own metrics: the default evaluation interval."""
+COMMIT_SECONDS = 10.0
+"""Seconds between commits without alerts. A choice: fewer writes, more read again after a kill."""
+NEWS_SECONDS = 3600.0
+"""Alerts of a history are sent up to so many seconds after its last byte: people saw older ones."""
+
+log = logging.getLogger(__name__)
+
+
+class CutShort(BaseException):
+    """The monitor is to end during the first reading: alerts of half a history may be false."""
+
+
+@dataclass(eq=False)
+class Pump:
+    """Reads new bytes, judges them, and queues alerts; one call of `turn` is one round.
+
+    `pictures` has the snapshots. `caught_up`: all that the files held at the start was judged.
+    `ended`: standard input was the only input, and it is closed.
+    `turns`: how many turns have ended. `probing` inspects this host if a run stalls; `folder`: the
+    state folder, for its free space; `recorder` records the input; all three may be None.
+    `journal` gets notices, which each turn logs. `stopping` returns whether to end. `disk` reads
+    the inputs; `mounts` returns the mount table. A first turn that is to end raises `CutShort` and
+    keeps no state, so that the next start judges it all.
+    """
+
+    settings: Settings
+    outbox: Outbox
+    store: StateStore
+    dispatcher: Dispatcher
+    waker: Waker
+    _: KW_ONLY
+    probing: Probing | None = None
+    folder: StateDir | None = None
+    recorder: Recorder | None = None
+    journal: Journal = field(default_factory=Journal)
+    disk: Disk = DIRECT
+    mounts: Callable[[], MountTable] = read_mounts
+    stopping: Callable[[], bool] = lambda: False
+
+    def __post_init__(self) -> None:
+        self._rota = Rota(self.waker.watches)
+        self._looked_at = self._edge_at = self._commit_at = -math.inf
+        self._unreadable: set[str] = set()
+        self._budget = TurnBudget()
+        self._stdin: StdinSource | None = None
+        self._committed: tuple[int, int, int] | None = None
+        self._restart = recall(self.store, time.time())
+        self.monitor = assemble(self.settings, time.perf_counter)
+        self.follower = Follower(
+            disk=self.disk,
+            mounts=self.mounts,
+            journal=self.journal,
+            urgent=Urgency(self.settings.formats),
+        )
+        self._calls = TimedDisk(self.journal, disk=self.disk, mounts=self.mounts, check=self._check)
+        disk = self._calls.disk
+        self.inputs = Inputs(
+            resolve(self.settings.files, base=Path(), disk=disk),
+            self.monitor,
+            companions=self.settings.companions,
+            disk=disk,
+        )
+        self._backfill = Backfill(
+            self.monitor,
+            self.inputs,
+            self.follower,
+            disk=disk,
+            budget=self.settings.history_bytes,
+            feed=self._feed,
+            ahead=self.recorder is None,
+        )
+        self.pictures = Pictures(self.monitor)
+        self._lag = ReadingLag(self.monitor, self._record_lag)
+        self.caught_up = self.ended = self._is_whole = False
+        self.turns = 0
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The last snapshot. Any thread may read it."""
+        return self.pictures.snapshot
+
+    @property
+    def reading(self) -> float | None:
+        """The share of the files' first content that was judged, 0 to 1; None if all was."""
+        return self._backfill.reading if self.caught_up else self._backfill.reading or 0.0
+
+    def turn(self, dirty: Collection[Path] | None, now: float) -> None:
+        """One round at `now` (Unix seconds): new files, new bytes, the passing of time.
+
+        `dirty`: the paths that changed; None if any may have.
+        """
+        self._is_whole = False
+        self._lag.begin(now)
+        everything = dirty is None or now - self._looked_at >= POLL_SECONDS
+        dirty = dirty or ()
+        self._looked_at = now if everything else self._looked_at
+        began = time.monotonic()
+        self._join(now, None if everything else dirty)
+        transitions: list[Transition] = []
+        if self.probing is not None and self.caught_up:
+            reads = self.store.read_log
+            transitions += self.probing.judge(self.monitor, reads, self.recorder, now)
+        # After a long first reading, what came meanwhile is not of `now`: the next turn reads it.
+        if self.caught_up or time.monotonic() - began < LATE_SECONDS:
+            part = self._rota.turn(self.inputs.followed) if everything else set()
+            transitions += self._read(part if part is None else part.union(dirty), now)
+        self._note_edge(now, everything=everything)
+        transitions = self._backfill.hold(transitions + self.monitor.tick(now))
+        wall = now - self.monitor.ahead  # the wall clock, by which senders work
+        self.dispatcher.dispatch(transitions, wall)
+        self.dispatcher.end_acknowledgements(transitions, self.monitor.engine.active_keys)
+        if transitions or self.journal.notices or now >= self._commit_at:
+            self._commit(now)
+        for notice in self.journal.drain():
+            log.warning("%s", notice)
+            if notice.kind == "unreadable":
+                self._unreadable.add(notice.path)
+            elif notice.kind in ("readable", "vanished"):
+                self._unreadable.discard(notice.path)
+            elif notice.kind == "record_cut":
+                self.monitor.count_dropped("truncated")
+        if self.recorder is not None:
+            self.recorder.turn(now)
+        self._picture(now)
+        self.caught_up = self._is_whole = True
+        self.turns += 1
+
+    def reload(self, settings: Settings) -> None:
+        """Use other rules, limits and inputs. If it raises `UsageError`, nothing has changed."""
+        rules = rules_of(settings)
+        patterns = resolve(settings.files, base=Path(), disk=self._calls.disk)
+        taken = {name: getattr(settings, name) for name in RELOADED}
+        self.settings = self.settings.model_copy(update=taken)
+        self.monitor.reconfigure(rules, self.settings.stall)
+        self.inputs.replace(patterns, companions=self.settings.companions)
+        self._looked_at = self._commit_at = -math.inf
+
+    def leave_out(self, seconds: float) -> None:
+        """Count no silence for `seconds`, by which the clock jumped or the monitor was stopped."""
+        if self.recorder is not None:
+            self.recorder.passed(max(self.monitor.clock, 0.0), left_out=seconds)
+        self.monitor.runs.shift(seconds)
+
+    def pause(self, now: float) -> float:
+        """Seconds to wait for a file event before the next turn; 0 while a backlog is read."""
+        if self._backfill.is_busy or self.follower.has_backlog or self.inputs.search:
+            return 0.0
+        picture_at = self.pictures.due if self.pictures.is_old else None
+        stdin_peek = None if self._stdin is None else self._stdin.next_peek()
+        times = (self.monitor.due(), self.follower.next_peek(), stdin_peek, picture_at)
+        look_at = self._looked_at + POLL_SECONDS
+        until = min([look_at, *(time for time in times if time is not None)])
+        return max(until - now, 0.0)
+
+    def behind(self) -> int:
+        """Bytes of the files that are not judged yet. Any thread may call it."""
+        return self.follower.behind() + self._backfill.behind
+
+    def close(self) -> None:
+        """Commit the state, unless a turn or the first reading was cut short; close the files."""
+        if self.caught_up and self._is_whole:
+            self._commit(self.monitor.clock)
+        self.follower.close()
+        self._calls.close()
+
+    def _read(self, dirty: Collection[Path] | None, now: float) -> list[Transition]:
+        """Read and judge new bytes of the files `dirty`; None means all files."""
+        transitions: list[Transition] = []
+        chunks = list(self.follower.read(dirty, now, self._budget.size))
+        piped = [] if self._stdin is None else [*self._stdin.read(now)]
+        self._lag.read([chunk.path for chunk in (*chunks, *piped)], self._late(now))
+        began = time.perf_counter()
+        if chunks:
+            self.store.read_log.note(chunks, now)
+        for chunk in chunks:
+            transitions += self._feed(chunk, now)
+        size, spent = sum(len(chunk.data) for chunk in chunks), time.perf_counter() - began
+        self._budget.note(size, spent, has_backlog=self.follower.has_backlog)
+        if self._stdin is not None:
+            for chunk in piped:
+                transitions += self._feed(chunk, now)
+            if self._stdin.ended and not self.ended:
+                self.ended = not self.inputs.patterns.sources
+                if self.ended and self.recorder is not None:
+                    self.recorder.finished(["-"], now)
+                transitions += self.monitor.finish(now, ["-"]) if self.ended else []
+        self._lag.judged()
+        return transitions
+
+    def _late(self, now: float) -> Iterator[tuple[str, float]]:
+        """The files with bytes that were not judged, and up to when (Unix s) each was."""
+        yield from self._backfill.late
+        yield from self.follower.late(now)
+        if self._stdin is not None and self._stdin.is_behind:
+            yield STANDARD_INPUT, self._lag.last_turn
+
+    def _record_lag(self, read_to: Mapping[str, float]) -> None:
+        if self.recorder is not None:
+            self.recorder.passed(max(self.monitor.clock, 0.0), read_to=read_to)
+
+    def _feed(
+        self, chunk: Chunk, now: float, counted: bool = True, since: float | None = None
+    ) -> list[Transition]:
+        """Judge a chunk. If a bug of ours raises, that is logged and counted: the chunk is lost."""
+        if self.recorder is not None:
+            self.recorder.fed(chunk, self.monitor.names.origin(chunk.path).run, now)
+        try:
+            return self.monitor.feed(chunk, now, counted=counted, since=since)
+        except Exception:  # a bug of ours: the other files are still read
+            self.monitor.count_dropped("internal_error")
+            log.exception("%s, line %d: a bug of ours; bytes dropped", chunk.path, chunk.line)
+            return []
+
+    def _note_edge(self, now: float, *, everything: bool) -> None:
+        if everything:
+            hindered = len(self._unreadable) + len(self.journal.silent)
+            self.monitor.count_dropped("unreadable", hindered)
+        if now - self._edge_at >= EDGE_SECONDS:
+            self._edge_at = now
+            free = self.folder.look() if self.folder is not None else None
+            points = edge_points(self.outbox.counts(), self.behind(), free, self.outbox.durations)
+            hosts = self.probing.hosts if self.probing is not None else NO_HOSTS
+            self.monitor.note_edge(list(points), hosts)
+
+    def _check(self) -> None:
+        if self.stopping() and not self.caught_up:
+            raise CutShort
+
+    def _join(self, now: float, dirty: Collection[Path] | None) -> None:
+        """Judge and follow files that are new, or were followed before."""
+        restart, self._restart = self._restart, None
+        again: set[Path] = set()
+        if restart is not None:
+            again = self._backfill.resume(restart, self.store, now)
+        joining = self.inputs.joining(now, dirty, self._backfill.known)
+        for file in joining:
+            if file.stale:
+                self._backfill.pass_over(file.path)
+            elif file.found.name:
+                self._backfill.go_on(file.path, file.found)
+                self._commit_at = -math.inf  # the original, if it was emptied, leaves no trace
+        if self.inputs.patterns.standard_input and self._stdin is None:
+            self._stdin = StdinSource(sys.stdin.buffer, self.waker.ring, self.journal)
+        self._backfill.add({file.path for file in joining if file.is_new} | again)
+        if joining or restart is not None:
+            self.waker.watch(self.inputs.folders())
+        if not self._backfill.begin(now, restart, everything=not self.caught_up):
+            return
+        while (found := self._backfill.step()) is None:
+            if self.caught_up:
+                return
+            self._check()
+            self.pictures.show_reading()
+        self._commit_at = -math.inf
+        recent = now - found.end <= NEWS_SECONDS
+        self.dispatcher.dispatch_history(found.passed, now - self.monitor.ahead, recent=recent)
+
+    def _commit(self, now: float) -> None:
+        """Commit the state; alerts of bytes that it marks as judged are in the outbox already."""
+        self._commit_at = now + COMMIT_SECONDS
+        standing = (self.monitor.version, self.store.read_log.last, len(self.follower.paths))
+        if standing == self._committed:  # a file that only lost its name is found at the restart
+            return
+        self._committed, positions = standing, self.follower.positions()
+        state = State(
+            positions,
+            [each for each in self.monitor.alerts() if not self._backfill.is_partial(each.labels)],
+            counts=self.monitor.own.view(),
+            runs={each.path: self.monitor.names.origin(each.path).run for each in positions},
+            clock=self.monitor.clock,
+            judged=self.store.read_log.last,
+        )
+        self.store.commit(state, self._backfill.take_contents())
+
+    def _picture(self, now: float) -> None:
+        """Take a snapshot if it is due; the last one in any case: a report is made of it."""
+        followed = map(str, self.inputs.followed.values())
+        missing, positions = self.inputs.patterns.missing, self.follower.positions
+        self.pictures.note_inputs(now, missing, self._unreadable, followed, positions)
+        if self.pictures.take(now, at_once=self.stopping()):
+            self.dispatcher.update_incidents(self.snapshot.incidents, now - self.monitor.ahead)

@@ -1,0 +1,116 @@
+"""Other services through Apprise: each by its URL (https://github.com/caronc/apprise/wiki)."""
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import re2
+
+from ldlm_monitor.base.errors import ConfigError, DeliveryError
+from ldlm_monitor.base.text.sanitize import shorten
+from ldlm_monitor.service.notify.content import Content, news_of
+from ldlm_monitor.service.notify.message import Message, Notification, Receipt, weight
+
+if TYPE_CHECKING:
+    from apprise import Apprise, NotifyType
+
+TITLE_LIMIT, TEXT_LIMIT = 200, 1500
+"""Characters of a message's title, and of each line of its text: a title and one full line, 1700,
+fit a message on Discord, which may have 2000."""
+
+_ACTIVE = (
+    (re2.compile(r"([^A-Za-z0-9]|^)(@+)"), lambda found: found[1] + "＠" * len(found[2])),
+    (re2.compile(r"(?i)@(everyone|here|channel|all\b)"), lambda found: f"＠{found[1]}"),
+    (re2.compile(r"<([@!#&/A-Za-z])"), lambda found: f"‹{found[1]}"),
+    (re2.compile(r"\]\("), lambda found: "] ("),
+)
+"""Patterns of mentions, tags and Markdown links, which Discord and Mattermost find in any text, and
+the look-alike of each, on which no service acts. The first pattern spares mail addresses. The
+second does not: Discord finds the mention of a whole channel within a word too."""
+
+
+class AppriseService:
+    """Sends to one service, shown as `name`. Its URL is a secret: it is never logged or shown."""
+
+    def __init__(self, service: "Apprise", name: str) -> None:
+        self.name = name
+        self._service = service
+
+    def send(self, message: Message) -> Receipt:
+        """Send the news, else what still fires. Raises DeliveryError unless it was accepted."""
+        kind = _type(min(message.news or message.firing, key=weight))
+        title, body = plain_text(news_of(message))
+        if not self._service.notify(title=title, body=body, notify_type=kind, body_format="text"):
+            raise DeliveryError(f"{self.name} did not accept the message")
+        return Receipt()
+
+
+def apprise_services(urls: Iterable[str]) -> Iterator[AppriseService]:
+    """A receiver for each URL. Raises ConfigError without Apprise, or if one is wrong or unsafe."""
+    if not (urls := list(urls)):
+        return
+    try:
+        import apprise
+    except ImportError as error:
+        raise ConfigError(
+            "Apprise is not installed",
+            where="apprise.urls_file",
+            remedy="pip install 'ldlm-monitor[apprise]'",
+        ) from error
+    # Apprise's own log shows URLs, which are secrets. `service_timeout=0` means none: each request
+    # of Apprise has a timeout, and a courier that waits stalls no other receiver.
+    logging.getLogger("apprise").setLevel(logging.CRITICAL + 1)
+    seen: Counter[str] = Counter()
+    for number, url in enumerate(urls, 1):
+        service = apprise.Apprise(
+            asset=apprise.AppriseAsset(async_mode=False, service_timeout=0, http_redirects=False)
+        )
+        if not service.add(url):
+            raise ConfigError(
+                f"URL {number} is not one that Apprise supports",
+                where="apprise.urls_file",
+                remedy="see https://github.com/caronc/apprise/wiki for its form",
+            )
+        if any(each.redirects or not each.verify_certificate for each in service):
+            raise ConfigError(
+                f"URL {number} would follow redirects, or trust any certificate",
+                where="apprise.urls_file",
+                remedy="leave out redirect= and verify=; trust an authority of your own by"
+                " REQUESTS_CA_BUNDLE",
+            )
+        scheme = url.partition(":")[0]
+        seen[scheme] += 1
+        count = f" {seen[scheme]}" if seen[scheme] > 1 else ""
+        yield AppriseService(service, f"apprise {scheme}{count}")
+
+
+def plain_text(content: Content) -> tuple[str, str]:
+    """(title, text) of a message; each part of the content, and each log line, is a plain line."""
+    parts = [
+        *content.summary,
+        f"First cause: {content.cause}" if content.cause else "",
+        ", ".join(f"{name} {value}" for name, value in content.facts),
+        *content.alerts,
+        *content.log.splitlines(),
+        f"What to do: {content.action}" if content.action else "",
+        f"Page of the run: {content.link}" if content.link else "",
+        *content.notes,
+    ]
+    return _line(content.title, TITLE_LIMIT), "\n".join(_line(part) for part in parts if part)
+
+
+def _line(words: str, limit: int = TEXT_LIMIT) -> str:
+    shown = " ".join(words.split())
+    for active, replacement in _ACTIVE:
+        shown = active.sub(replacement, shown)
+    return shorten(shown, limit)
+
+
+def _type(notification: Notification) -> "NotifyType":
+    from apprise import NotifyType
+
+    if notification.state != "firing":
+        return NotifyType.SUCCESS if notification.state == "resolved" else NotifyType.INFO
+    severities = {"critical": NotifyType.FAILURE, "error": NotifyType.FAILURE}
+    return severities.get(notification.severity, NotifyType.WARNING)

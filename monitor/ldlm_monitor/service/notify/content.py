@@ -1,0 +1,251 @@
+"""The content of a message, from which each receiver builds its own form.
+
+Texts are cleaned and redacted here; each receiver escapes the special characters of its form.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ldlm_monitor.base.text.format import compressed, duration, utc
+from ldlm_monitor.base.text.sanitize import shorten
+from ldlm_monitor.service.notify.message import (
+    FLAPPING,
+    Message,
+    Notification,
+    Story,
+    clean,
+    weight,
+)
+
+ALERTS_SHOWN: Final = 15
+"""Kinds of alerts that a message lists: as many as a phone's screen shows. Others are counted."""
+ALERT_LIMIT: Final = 160
+"""Characters of each line of the list of alerts: 15 such lines fit one section of Slack (3000)."""
+LINES_SHOWN, LINE_LIMIT = 4, 350
+"""Log lines of a message about several alerts, and characters of each: a choice. With their paths
+they fit the 1700 characters that `slack_message` allows a text."""
+
+SEVERITY_MARKS: Final = {"critical": "🔴", "error": "🟠", "warning": "🟡", "info": "🔵"}
+STATE_MARKS: Final = {"resolved": "✅", "ended": "⏹️", "unknown": "❔", "pending": "⏳"}
+"""A title's first character: a colour for a firing alert's severity, a shape for other states."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """The parts of a message in the order in which they are shown; empty ones are left out.
+
+    `mark` is an emoji for state and severity. `facts` are (name, value), `alerts` has one line
+    for each kind of alert, `log` holds log lines, `notes` are shown small. `link`: a page's URL.
+    """
+
+    mark: str
+    title: str
+    summary: tuple[str, ...] = ()
+    cause: str = ""
+    facts: tuple[tuple[str, str], ...] = ()
+    alerts: tuple[str, ...] = ()
+    log: str = ""
+    action: str = ""
+    notes: tuple[str, ...] = ()
+    link: str = ""
+
+
+def news_of(message: Message) -> Content:
+    """The content of a group's news or correction; otherwise, of the alerts that still fire."""
+    if message.step == "correction":
+        whole = whole_of(message)
+        return replace(whole, title=f"correction: {whole.title}")
+    shown = message.news or message.firing
+    if len(message.news) == 1:
+        return _alone(message, shown[0])
+    lead = min(shown, key=weight)
+    if message.news:
+        title, log = _counted(shown), _lines(shown)
+    else:
+        more = _and_more(len(shown))
+        title, log = f"still firing: {lead.alert} ({lead.severity}): {lead.run}{more}", ""
+    return Content(
+        mark=_mark(lead),
+        title=one_line(title),
+        alerts=_listed(shown),
+        log=log,
+        action=_advice(message, lead) if message.news and lead.state == "firing" else "",
+        notes=(_times(message.alerts), *_flapping(message)),
+        link=lead.link,
+    )
+
+
+def whole_of(message: Message) -> Content:
+    """The content of a whole group as it is now: of its first message, and of each edit."""
+    lead, story = message.lead, message.story
+    if len(message.alerts) == 1 and story is None:
+        return _alone(message, lead)
+    excerpt = story.excerpt if story else ()
+    log = "\n".join(f"{one_line(place)}\n  {one_line(text)}" for place, text in excerpt)
+    summary = clean(story.title) if story else ""
+    return Content(
+        mark=_mark(lead),
+        title=_title(message),
+        summary=tuple(filter(None, [summary or clean(lead.summary) or clean(lead.description)])),
+        cause=_cause(story, lead),
+        facts=_facts(lead, story),
+        alerts=_listed(message.alerts) if len(message.alerts) > 1 else (),
+        log=log or clean(lead.line or ""),
+        action=clean((story.action if story else "") or lead.action) if message.firing else "",
+        notes=(_times(message.alerts), *_flapping(message)),
+        link=lead.link,
+    )
+
+
+def _alone(message: Message, each: Notification) -> Content:
+    return Content(
+        mark=_mark(each),
+        title=headline(each, message.story),
+        summary=tuple(filter(None, [_summary(each), clean(each.description)])),
+        cause=_cause(None, each),
+        facts=_facts(each, message.story),
+        log=clean(each.line or ""),
+        action=_advice(message, each) if each.state in ("firing", "pending") else "",
+        notes=(_times([each]), *_flapping(message)),
+        link=each.link,
+    )
+
+
+def _summary(each: Notification) -> str:
+    """The summary without the run's name, which stands before it already."""
+    return clean(each.summary).removeprefix(each.run or "").lstrip(": ")
+
+
+def _advice(message: Message, each: Notification) -> str:
+    """The decision on the alert's incident, or without one what its rule advises."""
+    story = message.story
+    is_of_it = story is not None and story.id == each.incident
+    return clean((story.action if story is not None and is_of_it else "") or each.action)
+
+
+def one_line(text: str) -> str:
+    """`text` redacted, with every run of white space replaced by one space."""
+    return " ".join(clean(text).split())
+
+
+def headline(each: Notification, story: Story | None = None) -> str:
+    """One line: alert, state, severity, run, and the rank that the incident names, if it does."""
+    rank, first = _rank(each, story), story.rank if story else None
+    shown = f" rank {rank}" if rank else ""
+    shown += f", first on rank {first}" if shown and first not in (None, rank) else ""
+    return one_line(f"{each.alert} {each.state} ({each.severity}): {each.run}{shown}")
+
+
+def _rank(each: Notification, story: Story | None) -> str | None:
+    """The rank of an alert: its series' own, otherwise the one that the incident names now."""
+    return story.rank if each.named and story else each.rank
+
+
+def _title(message: Message) -> str:
+    lead, more = message.lead, _and_more(len(message.alerts))
+    if message.firing:
+        return f"{headline(lead, message.story)}{more}"
+    run = f": {lead.run}" if lead.run else ""
+    lasted = _lasted(message.alerts)
+    after = f" after {lasted}" if lasted else ""
+    return f"{one_line(f'{lead.alert} {lead.state}{run}')}{more}{after}"
+
+
+def _counted(shown: Sequence[Notification]) -> str:
+    states = Counter(each.state for each in shown)
+    runs = {each.run for each in shown if each.run}
+    of = f": {next(iter(runs))}" if len(runs) == 1 else f" of {len(runs)} runs"
+    counts = ", ".join(f"{count} {state}" for state, count in states.items())
+    return f"{len(shown)} alerts ({counts}){of if runs else ''}"
+
+
+def _and_more(count: int) -> str:
+    return f" and {count - 1} more" if count > 1 else ""
+
+
+def _mark(each: Notification) -> str:
+    return STATE_MARKS.get(each.state) or SEVERITY_MARKS.get(each.severity, "⚪")
+
+
+def _cause(story: Story | None, lead: Notification) -> str:
+    if story is None or not story.cause:
+        return clean(lead.cause or "")
+    why = "".join(f"\n• {one_line(text)}" for text in story.why)
+    return f"{one_line(story.cause)} ({one_line(story.confidence)}){why}"
+
+
+def _facts(each: Notification, story: Story | None) -> tuple[tuple[str, str], ...]:
+    place = each.path
+    if place and each.line_number is not None:
+        place = f"{place}:{each.line_number}"
+    step = None if each.step is None else str(each.step)
+    rank, health = _rank(each, story), each.health
+    facts = {"Run": each.run, "Health": health, "Rank": rank, "Step": step, "Log": place}
+    shown = ((name, one_line(value or "")) for name, value in facts.items())
+    return tuple((name, value) for name, value in shown if value)
+
+
+def _lines(shown: Iterable[Notification]) -> str:
+    lines = {
+        f"{one_line(each.path or '')}:{each.line_number}": one_line(each.line)
+        for each in sorted(shown, key=weight)
+        if each.line
+    }
+    first = [*lines.items()][:LINES_SHOWN]
+    return "\n".join(f"{place}\n  {shorten(line, LINE_LIMIT)}" for place, line in first)
+
+
+def _flapping(message: Message) -> tuple[str, ...]:
+    if message.flaps <= FLAPPING:
+        return ()
+    return (f"fired {message.flaps} times within an hour: sent less often until it settles",)
+
+
+def _times(alerts: Sequence[Notification]) -> str:
+    """When the alerts began; if the lead has ended, also when all had, after how long and why."""
+    lead = min(alerts, key=weight)
+    ends = [each.at for each in alerts if each.at is not None]
+    if lead.state in ("firing", "pending"):
+        return f"since {_moment(lead.started_at)}"
+    since = f"since {_moment(min(each.started_at for each in alerts))}"
+    how = f"after {_lasted(alerts)} ({one_line(lead.reason)})"
+    return f"{since}, {lead.state} {_moment(max(ends))} {how}" if ends else since
+
+
+def _lasted(alerts: Sequence[Notification]) -> str:
+    ends = [each.at for each in alerts if each.at is not None]
+    if not ends:
+        return ""
+    return duration(max(0.0, max(ends) - min(each.started_at for each in alerts)))
+
+
+def _moment(time: float) -> str:
+    """`time` (Unix seconds) in UTC. Logs may contain numbers outside the calendar's range."""
+    try:
+        return utc(time)
+    except (ValueError, OverflowError, OSError):
+        return "an unknown time"
+
+
+def _listed(alerts: Iterable[Notification]) -> tuple[str, ...]:
+    """A line for alerts of one state, severity, name, run and kind, worst first; then a count."""
+    kinds: dict[tuple[str | None, ...], list[Notification]] = {}
+    for each in alerts:
+        kind = (each.state, each.severity, each.alert, each.run, each.labels.get("kind"))
+        kinds.setdefault(kind, []).append(each)
+    ordered = sorted(kinds.values(), key=lambda kind: weight(kind[0])[:2])
+    rest = sum(map(len, ordered[ALERTS_SHOWN:]))
+    more = (f"… and {rest} more",) if rest else ()
+    return (*map(_kind, ordered[:ALERTS_SHOWN]), *more)
+
+
+def _kind(members: Sequence[Notification]) -> str:
+    first = members[0]
+    times = f" ×{len(members)}" if len(members) > 1 else ""
+    ranks = compressed(int(each.rank) for each in members if each.rank and each.rank.isdecimal())
+    of = f" rank{'s' if len(members) > 1 else ''} {ranks}" if ranks else ""
+    what = f": {_summary(first)}" if "kind" in first.labels else ""
+    line = one_line(f"{first.alert} {first.state}{times}: {first.run}{of}{what}")
+    return f"{_mark(first)} {shorten(line, ALERT_LIMIT)}"

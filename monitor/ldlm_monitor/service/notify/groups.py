@@ -1,0 +1,185 @@
+"""Groups: which alerts one receiver gets in one message, and when the next message is due.
+
+The alerts around one incident of a run are a group. An alert without an incident joins the run's
+current group; if there is none, it begins one, and an incident that opens soon after joins that
+group. Alerts of severity info of all runs are one group, the digest, unless digests are off. For a
+receiver that gets every transition by itself, each is a group. Groups survive a restart in the
+outbox's file. Every function runs within a transaction on that file. Times are Unix seconds.
+"""
+
+import sqlite3
+from typing import Final
+
+from ldlm_monitor.service.notify.message import FLAPPING, Notification
+from ldlm_monitor.service.notify.policy import Policy, StreamPolicy
+
+ALONE, DIGEST, INCIDENT = "alone", "digest", "incident"
+"""Kinds of groups: one transition; the info alerts of all runs; alerts of one run's failure."""
+JOIN_SECONDS: Final = 60.0
+"""Alerts of a run that come within so many seconds of a group's first alert join the group, even
+with another incident: ranks and log files report one failure with delays of up to a minute."""
+REOPEN_SECONDS: Final = 600.0
+"""Seconds for which a closed group still takes alerts of its run or incident. A choice: a longer
+time would hide a new failure in an old thread; with a shorter one, flapping opens many threads."""
+FLAPPING_SECONDS: Final = 3600.0
+"""Seconds within which an alert's firings are counted. Each firing beyond FLAPPING doubles the
+pause between the group's messages, up to this time: people still get a message an hour."""
+SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS message_group (
+    id INTEGER PRIMARY KEY,
+    receiver TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    run TEXT NOT NULL,
+    incident TEXT,
+    opened_at REAL NOT NULL,
+    send_at REAL NOT NULL,
+    sent_at REAL,
+    repeat_at REAL,
+    closed_at REAL,
+    worst_sent TEXT NOT NULL DEFAULT '',
+    place TEXT,
+    changes INTEGER NOT NULL DEFAULT 0,
+    updated_at REAL NOT NULL DEFAULT 0
+);
+CREATE INDEX IF NOT EXISTS group_run ON message_group (receiver, kind, run, id);
+CREATE INDEX IF NOT EXISTS group_incident ON message_group (incident);
+CREATE INDEX IF NOT EXISTS group_open
+    ON message_group (receiver, send_at) WHERE closed_at IS NULL;
+CREATE TABLE IF NOT EXISTS story (
+    incident TEXT PRIMARY KEY,
+    body TEXT NOT NULL,
+    changed_at REAL NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS correction (
+    group_id INTEGER PRIMARY KEY,
+    rank TEXT
+);
+SELECT id, receiver, kind, run, incident, opened_at, send_at, sent_at, repeat_at, closed_at,
+    worst_sent, place, changes, updated_at FROM message_group LIMIT 0;
+SELECT incident, body, changed_at FROM story LIMIT 0;
+"""
+"""`send_at`: when news are sent next. `repeat_at`: when a reminder is due. `closed_at`: NULL while
+an alert of the group fires or waits to be sent. `place`: as in `Receipt`. `changes` counts those of
+the incident's story since the edit at `updated_at`. Table `correction`: the rank that the group's
+last correction named. The SELECTs fail if columns differ."""
+WAITS: Final = (  # SQL: whether a notification of the group waits to be sent
+    "closed_at IS NULL AND EXISTS (SELECT 1 FROM delivery"
+    " WHERE group_id = message_group.id AND outcome = 'pending')"
+)
+
+_FORGET: Final = """
+DELETE FROM delivery WHERE outcome NOT IN ('pending', 'held')
+    AND notification IN (SELECT id FROM notification WHERE added_at < :before);
+DELETE FROM notification WHERE added_at < :before
+    AND NOT EXISTS (SELECT 1 FROM delivery WHERE notification = id);
+DELETE FROM message_group WHERE coalesce(closed_at, opened_at) < :before
+    AND NOT EXISTS (SELECT 1 FROM delivery WHERE group_id = message_group.id);
+DELETE FROM correction WHERE group_id NOT IN (SELECT id FROM message_group);
+DELETE FROM story WHERE changed_at < :before
+"""
+"""SQL of `forget`; deliveries are deleted first, as they refer to notifications and groups."""
+
+
+def join(
+    db: sqlite3.Connection,
+    delivery: tuple[int, str],
+    each: Notification,
+    policy: StreamPolicy,
+    now: float,
+) -> None:
+    """Put the delivery (notification id, receiver) of `each` into a group, perhaps a new one."""
+    number, receiver = delivery
+    kind, group, first_wait, interval = ALONE, None, 0.0, 0.0
+    if isinstance(policy, Policy):
+        is_digest = each.severity == "info" and policy.digest_seconds > 0
+        kind = DIGEST if is_digest else INCIDENT
+        first_wait = policy.digest_seconds if is_digest else 0.0
+        interval = interval_seconds(kind, policy)
+        group = _group_of(db, each, receiver, kind, now)
+    if group is None:
+        # Single transitions go in the order of their ids, even if the clock was set back.
+        send_at = 0.0 if kind == ALONE else now + first_wait
+        cursor = db.execute(
+            "INSERT INTO message_group (receiver, kind, run, incident, opened_at, send_at)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            (receiver, kind, each.run, each.incident, now, send_at),
+        )
+        group = int(cursor.lastrowid or 0)
+    else:
+        _schedule(db, group, each, (first_wait, interval), now)
+    db.execute(
+        "UPDATE delivery SET group_id = ? WHERE notification = ? AND receiver = ?",
+        (group, number, receiver),
+    )
+
+
+def interval_seconds(kind: str, policy: Policy) -> float:
+    """Seconds between two messages about a group that has news."""
+    return policy.digest_seconds if kind == DIGEST else policy.follow_up_seconds
+
+
+def _group_of(
+    db: sqlite3.Connection, each: Notification, receiver: str, kind: str, now: float
+) -> int | None:
+    """The group where the alert fired, else its incident's, else the run's last; None: make one."""
+    found = None
+    if each.state != "firing":
+        found = db.execute(
+            "SELECT group_id FROM delivery JOIN notification ON id = notification"
+            " WHERE key = ? AND receiver = ? AND group_id IS NOT NULL"
+            " ORDER BY notification DESC LIMIT 1",
+            (each.key, receiver),
+        ).fetchone()
+    if found is None:
+        values = {"receiver": receiver, "kind": kind, "run": each.run, "incident": each.incident}
+        found = db.execute(
+            "SELECT id FROM message_group WHERE receiver = :receiver AND kind = :kind"
+            f" AND (closed_at IS NULL OR closed_at >= :now - {REOPEN_SECONDS})"
+            f" AND (kind = '{DIGEST}' OR (run = :run AND (:incident IS NULL OR incident = :incident"
+            f" OR abs(:now - opened_at) <= {JOIN_SECONDS})))"
+            " ORDER BY coalesce(incident = :incident, 0) DESC, id DESC LIMIT 1",
+            {**values, "now": now},
+        ).fetchone()
+    return found and int(found[0])
+
+
+def _schedule(
+    db: sqlite3.Connection, group: int, each: Notification, pauses: tuple[float, float], now: float
+) -> None:
+    """Set the time of a group's next message.
+
+    `pauses`: seconds before the first and between two, which the flapping of `each` doubles.
+    """
+    first, interval = pauses
+    waits, sent_at, send_at = db.execute(
+        f"SELECT {WAITS}, sent_at, send_at FROM message_group WHERE id = ?", (group,)
+    ).fetchone()
+    wanted = now + first
+    if sent_at is not None:
+        times = flaps(db, group, now, key=each.key)
+        doubled = 2.0 ** min(max(times - FLAPPING, 0), 20)  # 20 keeps the power finite
+        pause = min(interval * doubled, max(FLAPPING_SECONDS, interval))
+        wanted = max(now, sent_at + pause)
+    db.execute(
+        "UPDATE message_group SET send_at = ?, incident = coalesce(incident, ?), closed_at = NULL"
+        " WHERE id = ?",
+        (min(wanted, send_at) if waits else wanted, each.incident, group),
+    )
+
+
+def flaps(db: sqlite3.Connection, group: int, now: float, *, key: str | None = None) -> int:
+    """A group's firings within the last hour of the alert `key` (None: of the most frequent)."""
+    row = db.execute(
+        "SELECT max(times) FROM (SELECT count(*) AS times FROM delivery"
+        " JOIN notification ON id = notification"
+        " WHERE group_id = ? AND state = 'firing' AND added_at > ? AND key = coalesce(?, key)"
+        " GROUP BY key)",
+        (group, now - FLAPPING_SECONDS, key),
+    ).fetchone()
+    return int(row[0] or 0)
+
+
+def forget(db: sqlite3.Connection, before: float) -> None:
+    """Delete what was stored, changed or closed before a time and waits for no receiver."""
+    for statement in _FORGET.split(";"):
+        db.execute(statement, {"before": before})
