@@ -6,9 +6,10 @@ interpreter's lock. No memory is mapped, because who empties a mapped file ends 
 numbers are little-endian, like the processors that train. The page contains `IDENTITY`, which is
 written once at the start, and at byte 1024 `BEAT`.
 
-`BEAT` begins and ends with a sequence number (u64), which its only writer counts up with each
-beat. It is copied from front to back, so a reader that finds two different numbers, or none, has
-read during a write, and reads again. A page that is the same in two reads was stable. The monitor's
+`BEAT` begins and ends with a sequence number (u64), which its only writer counts up where it
+writes the whole of it; of a step in the same phase it writes number and time alone. It is copied
+from front to back, so a reader that finds two different numbers, or none, has read during a write,
+and reads again. A page that is the same in two reads was stable. The monitor's
 `probe/heartbeat.py` reads the page.
 """
 
@@ -34,6 +35,7 @@ MAGIC = b"ldlmhb02"  # the last digits count layouts of the page
 BEAT_AT = 1024  # bytes: far behind `IDENTITY`, which may grow
 IDENTITY = struct.Struct("<8sIIQQi64s64s108s")  # magic, then the fields of `Identity`
 BEAT = struct.Struct("<Qqdd32s16sQ")  # sequence, the fields of `Beat`, sequence
+STEP_AT = BEAT_AT + 8  # bytes: of the step and the time behind it
 _LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "tmpfs", "ramfs", "overlay", "f2fs"})
 """File systems where writing into a page that is there changes this host's memory, and waits for
 nothing; those that copy on write (btrfs, zfs) and those of a network are left out."""
@@ -145,7 +147,9 @@ class HeartbeatPage:
         self._path = path
         self._page = bytearray(IDENTITY.pack(MAGIC, *identity).ljust(SIZE, b"\0"))
         self._block = memoryview(self._page)[BEAT_AT : BEAT_AT + BEAT.size]
-        self._beats = 0
+        self._two = memoryview(self._page)[STEP_AT : STEP_AT + 16]
+        self._numbers, self._times = self._two.cast("q"), self._two.cast("d")
+        self._beats = self._stores = 0
         self._fd = self._new_file()
         self._is_local = _is_local(self._fd)
         self.is_direct = self._may_be_direct()
@@ -155,10 +159,22 @@ class HeartbeatPage:
         self._beats = number = self._beats + 1
         position = (beat.step, beat.time, beat.phase_since, beat.phase, beat.status)
         BEAT.pack_into(self._page, BEAT_AT, number, *position, number)
+        self._store(self._block, BEAT_AT)
+
+    def step(self, number: int, time: float) -> None:
+        """Store a step in the same phase: two numbers, as packing all costs as much as writing.
+
+        A reader between the two has the step with the time of the one before: accepted.
+        """
+        self._numbers[0], self._times[1] = number, time
+        self._store(self._two, STEP_AT)
+
+    def _store(self, part: memoryview, at: int) -> None:
+        self._stores += 1
         if self.is_direct:
             began = monotonic()
             try:
-                os.pwrite(self._fd, self._block, BEAT_AT)
+                os.pwrite(self._fd, part, at)
             except OSError:
                 self.is_direct = False
             if monotonic() - began > SLOW_SECONDS:
@@ -177,10 +193,10 @@ class HeartbeatPage:
         if self.is_direct:
             return
         for _ in range(_TRIES):
-            self.is_direct, number, began = False, self._beats, monotonic()
+            self.is_direct, number, began = False, self._stores, monotonic()
             os.pwrite(self._fd, bytes(self._page), 0)
             self.is_direct = monotonic() - began < SLOW_SECONDS and self._may_be_direct()
-            if number == self._beats:  # else this may have come after the loop's newer beat
+            if number == self._stores:  # else this may have come after the loop's newer beat
                 return
         self.is_direct = False
 

@@ -107,8 +107,10 @@ class Steps:
         if self._is_outside:
             self._is_outside = False
             beat.phase, beat.phase_since = b"train", now
-        if self.page is not None:
-            self.page.beat(beat)
+            if self.page is not None:
+                self.page.beat(beat)
+        elif self.page is not None:
+            self.page.step(number, now)
         loss = given.get("loss")
         # Neither NaN nor infinite, found without a call.
         if type(loss) is float and loss - loss != 0.0:

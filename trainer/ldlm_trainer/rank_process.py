@@ -31,6 +31,8 @@ from torch.nn.parallel import DistributedDataParallel
 from ldlm_trainer.errors import TrainerError
 
 if TYPE_CHECKING:
+    from torch._C._distributed_c10d import GradBucket
+
     from ldlm_trainer.config import Ddp, Run
 
 _EXACT_STEPS = 10
@@ -181,7 +183,7 @@ def _compress(model: DistributedDataParallel, settings: Ddp) -> None:
 
 
 def _power_sgd(
-    state: powerSGD_hook.PowerSGDState, bucket: torch.distributed.GradBucket
+    state: powerSGD_hook.PowerSGDState, bucket: GradBucket
 ) -> torch.futures.Future[Tensor]:
     """PowerSGD, over gloo one bucket after the other.
 
