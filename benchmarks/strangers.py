@@ -2,8 +2,8 @@
 
 LIST says what a reader saw in logs of the folder LOGS: which failures, which alerts would rightly
 name them, which lines give the training loss, and whether the training reached its end
-(`tests/corpus/strangers.json`). Each log that is there with the listed hash is replayed with the
-packaged rules and compared. An exception of the product is a finding and stops nothing.
+(`tests/together/corpus/strangers.json`). Each log that is there with the listed hash is replayed
+with the packaged rules and compared. An exception of the product is a finding and stops nothing.
 """
 
 import hashlib

@@ -1,5 +1,5 @@
 #!/bin/sh
-# All that only a GPU can show: tests/gpu, and what callback and trainer cost there.
+# All that only a GPU can show: tests/together/gpu, and what callback and trainer cost there.
 #
 #   sh benchmarks/gpu/run.sh
 #
@@ -28,7 +28,7 @@ part() {
     printf '\n== %s\n' "$*"
     "$python" "$@" || failed="$failed $2"
 }
-part -m pytest -rs tests/gpu
+part -m pytest -rs tests/together/gpu
 part -u benchmarks/callback_overhead.py
 part -u benchmarks/callback_watch.py --device cuda
 part -u benchmarks/trainer/improvements.py --profile gpu

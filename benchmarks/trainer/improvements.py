@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import judge
 import numpy as np
 import torch
 
+import judge
 from ldlm_trainer.prepare import prepare
 from ldlm_trainer.shards import Shards, export, read_index, write_shards
 

@@ -22,7 +22,7 @@ from PIL import Image, ImageChops
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(ROOT / "tests/notify")]
+sys.path[:0] = [str(HERE), str(ROOT / "tests/service/notify")]
 
 import slack_api  # noqa: E402 # the server that the tests have
 from slack_page import Shown, page  # noqa: E402

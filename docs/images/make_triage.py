@@ -34,7 +34,7 @@ from ldlm_monitor.service.notify.silences import Silences
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-CORPUS, EXAMPLES = ROOT / "tests/corpus/runs", ROOT / "examples"
+CORPUS, EXAMPLES = ROOT / "tests/together/corpus/runs", ROOT / "examples"
 BEGAN, LAST_WRITE = 1_795_249_000.0, 1_795_250_114.0
 CRASH = "step 41 rank 1\nTraceback (most recent call last):\nRuntimeError: bad batch\n"
 
@@ -143,7 +143,7 @@ def ran(folder: Path, words: str, last: str, size: tuple[int, int]) -> str:
 
 async def in_browser(folder: Path, out: Path) -> None:
     """The end of the screen in a browser, after `q`."""
-    sys.path.append(str(ROOT / "tests/live"))
+    sys.path.append(str(ROOT / "tests/together/live"))
     from browser import browsing  # after aiohttp, of the extra `web`
 
     port = 19848

@@ -178,7 +178,7 @@ def dead_disk(tmp_path: Path):
     """A mount whose server has stopped: no call on it returns."""
     (tmp_path / "remote").mkdir()
     (tmp_path / "mounted").mkdir()
-    script = Path(__file__).parents[1] / "live/fuse_server.py"
+    script = Path(__file__).parents[1] / "together/live/fuse_server.py"
     server = subprocess.Popen(
         [sys.executable, str(script), str(tmp_path / "remote"), str(tmp_path / "mounted")],
         stdout=subprocess.PIPE,

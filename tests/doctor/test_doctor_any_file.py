@@ -1,12 +1,12 @@
 """Whatever stands in a file, the doctor reads it, and what it fixes is valid and fixed."""
 
-from doctor_cases import HERE
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ldlm_doctor.audit import audit
 from ldlm_doctor.model import Kind, Project, SourceFile
 from ldlm_doctor.repair import plan, verified
+from tests.doctor.doctor_cases import HERE
 
 LINES = sorted(
     {

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from doctor_cases import cases, expected, found
 
 from ldlm_doctor.model import checks
+from tests.doctor.doctor_cases import cases, expected, found
 
 
 def name(path: Path) -> str:

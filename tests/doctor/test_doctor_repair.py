@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from doctor_cases import cases, expected
 
 from ldlm_doctor.audit import audit
 from ldlm_doctor.model import Edit, Finding, Kind, Project, SourceFile
 from ldlm_doctor.repair import plan, verified
+from tests.doctor.doctor_cases import cases, expected
 
 
 def shell(text: str, path: str = "train.sh") -> SourceFile:

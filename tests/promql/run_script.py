@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "promrules"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from script_runner import main
+from tests.promrules.script_runner import main
 
 sys.exit(main(sys.argv[1:]))

@@ -16,18 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import re2
-from promqltest import (
-    Command,
-    Evaluation,
-    ScriptError,
-    almost_equal,
-    commands,
-    duration,
-    evaluation,
-    milliseconds,
-    number,
-    rows,
-)
 
 from ldlm_promrules.errors import RuleError, UnsupportedError
 from ldlm_promrules.promql import Evaluator, Expression, parse
@@ -39,6 +27,18 @@ from ldlm_promrules.promql.series_description import (
     parse_values,
 )
 from ldlm_promrules.samples import Labels, ListedStorage, Matcher, Series
+from tests.promrules.promqltest import (
+    Command,
+    Evaluation,
+    ScriptError,
+    almost_equal,
+    commands,
+    duration,
+    evaluation,
+    milliseconds,
+    number,
+    rows,
+)
 
 Result = float | list[tuple[Labels, list[tuple[float, float]]]]
 

@@ -17,17 +17,17 @@ from typing import Any, TypeAlias
 
 import pytest
 import yaml
-from expressions import expressions, sortings
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from script_runner import ScriptStorage
-from worlds import ENGINE, Prometheus, World, prometheus
 
 from ldlm_promrules.errors import RuleError
 from ldlm_promrules.promql import Evaluator, parse
 from ldlm_promrules.promql.annotations import Notes
 from ldlm_promrules.promql.series_description import parse_series, parse_values
 from ldlm_promrules.samples import Labels
+from tests.promrules.expressions import expressions, sortings
+from tests.promrules.script_runner import ScriptStorage
+from tests.promrules.worlds import ENGINE, Prometheus, World, prometheus
 
 SERIES = {
     'steps{run="a",rank="0"}': "0+7x20 0+3x20",

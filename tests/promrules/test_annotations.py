@@ -1,15 +1,15 @@
 """What Prometheus says beside an answer is said here too, in its words and with its place."""
 
 import pytest
-from expressions import expressions
 from hypothesis import assume, given
-from script_runner import ScriptStorage
-from worlds import World
 
 from ldlm_promrules.errors import RuleError
 from ldlm_promrules.promql import Evaluator, parse
 from ldlm_promrules.promql.annotations import INFO, WARNING, Notes
 from ldlm_promrules.promql.series_description import parse_series
+from tests.promrules.expressions import expressions
+from tests.promrules.script_runner import ScriptStorage
+from tests.promrules.worlds import World
 
 NO_COUNTER = (
     f"{INFO}metric might not be a counter, name does not end in _total/_sum/_count/_bucket: "

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from labelled import make_labels
 
 from ldlm_promrules.errors import RuleError
 from ldlm_promrules.promql import LOOKBACK, Evaluator, parse
 from ldlm_promrules.promql.floats import mean_of, modulo, power, quantile_of, variance_of
 from ldlm_promrules.samples import Labels, ListedStorage, Series, VectorSample
+from tests.promrules.labelled import make_labels
 
 floats = st.floats(allow_nan=True, allow_infinity=True)
 finite = st.floats(min_value=-1e6, max_value=1e6)

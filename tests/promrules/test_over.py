@@ -2,17 +2,17 @@
 
 import math
 
-from expressions import expressions
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from labelled import make_labels
-from worlds import World
 
 from ldlm_promrules.errors import RuleError
 from ldlm_promrules.promql import Evaluator, Expression, parse
 from ldlm_promrules.query_answers import over, steps
 from ldlm_promrules.samples import Labels, Point, Storage
 from ldlm_promrules.series.series_store import SeriesStore
+from tests.promrules.expressions import expressions
+from tests.promrules.labelled import make_labels
+from tests.promrules.worlds import World
 
 WORLDS = [World(number) for number in range(4)]
 INTERVAL = 5.0

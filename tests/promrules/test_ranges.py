@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from labelled import make_labels
 
 from ldlm_promrules.errors import RuleError
 from ldlm_promrules.promql import Evaluator, parse
 from ldlm_promrules.samples import Series
+from tests.promrules.labelled import make_labels
 
 TIMES = [100.0, 120.0, 140.0]
 """20 s apart: beyond 22 s, 1.1 times that, the change is extrapolated by 10 s only."""

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from unit_test_judges import promtool, promtool_accepts, we_accept
 
 from ldlm_promrules.unit_tests import run_rule_tests
+from tests.promrules.unit_test_judges import promtool, promtool_accepts, we_accept
 
 SUMS = """
 groups:

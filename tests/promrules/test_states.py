@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from labelled import make_labels
 
 from ldlm_promrules.alerting import (
     AlertChange,
@@ -19,6 +18,7 @@ from ldlm_promrules.alerting import (
 )
 from ldlm_promrules.errors import RuleError
 from ldlm_promrules.samples import VectorSample
+from tests.promrules.labelled import make_labels
 
 MINUTE = 60.0
 

@@ -4,10 +4,10 @@ import math
 
 from hypothesis import given
 from hypothesis import strategies as st
-from labelled import make_labels
 
 from ldlm_promrules.samples import Matcher, Point
 from ldlm_promrules.series.series_store import SeriesStore
+from tests.promrules.labelled import make_labels
 
 LOSS = (Matcher("__name__", "=", "ldlm_train_loss"),)
 

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from labelled import make_labels
-from script_runner import ScriptStorage
-
 from ldlm_promrules.samples import Labels
+from tests.promrules.labelled import make_labels
+from tests.promrules.script_runner import ScriptStorage
 
 INTERVAL = 10
 PHASE = 7

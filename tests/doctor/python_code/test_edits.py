@@ -2,13 +2,13 @@
 
 import ast
 
-from code_audits import applied, findings
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ldlm_doctor.model import Kind, SourceFile
 from ldlm_doctor.python_code.module import read
 from ldlm_doctor.python_code.source_text import keyword_added, line_after, line_before
+from tests.doctor.python_code.code_audits import applied, findings
 
 SPACES = st.sampled_from(["", " ", "  "])
 GAPS = st.sampled_from(

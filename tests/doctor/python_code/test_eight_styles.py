@@ -1,7 +1,8 @@
 """Defects that a loop can have in many spellings: each is found in eight of them."""
 
 import pytest
-from code_audits import findings
+
+from tests.doctor.python_code.code_audits import findings
 
 LOOP = """
 import os

@@ -1,7 +1,8 @@
 """What seems to be a fault, and is none: the evidence is of something else, or not certain."""
 
 import pytest
-from code_audits import ids
+
+from tests.doctor.python_code.code_audits import ids
 
 LOOP = """
 import os

@@ -1,7 +1,8 @@
 """Checkpoints and logs: how they are written, rotated, read, and what else looks like it."""
 
 import pytest
-from code_audits import findings, ids, in_turn, mended
+
+from tests.doctor.python_code.code_audits import findings, ids, in_turn, mended
 
 ROTATION = """
 import os

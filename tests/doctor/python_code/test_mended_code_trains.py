@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from code_audits import clean, findings, ids, mended
+
+from tests.doctor.python_code.code_audits import clean, findings, ids, mended
 
 pytest.importorskip("torch")
 pytest.importorskip("yaml")

@@ -2,7 +2,8 @@
 what was proposed for it, and what works."""
 
 import pytest
-from code_audits import findings, ids, mended
+
+from tests.doctor.python_code.code_audits import findings, ids, mended
 
 TRAINER = """
 import torch

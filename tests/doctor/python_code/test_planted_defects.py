@@ -5,9 +5,9 @@ import difflib
 from dataclasses import dataclass
 
 import pytest
-from code_audits import clean, findings, mended
 
 from ldlm_doctor.model import checks
+from tests.doctor.python_code.code_audits import clean, findings, mended
 
 
 @dataclass(frozen=True)

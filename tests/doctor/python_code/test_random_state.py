@@ -1,7 +1,8 @@
 """Generators that a checkpoint leaves out, where the program draws from them."""
 
 import pytest
-from code_audits import findings
+
+from tests.doctor.python_code.code_audits import findings
 
 DATA = """
 import random

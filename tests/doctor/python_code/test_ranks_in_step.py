@@ -1,7 +1,8 @@
 """What ranks must do alike, or each for itself: in eight styles, and right code beside it."""
 
 import pytest
-from code_audits import findings, ids
+
+from tests.doctor.python_code.code_audits import findings, ids
 
 FIRST = "import torch.distributed as dist\nfrom contextlib import contextmanager\n\n"
 BARRIERS = {

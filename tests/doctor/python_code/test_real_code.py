@@ -1,6 +1,6 @@
 """What well-known projects write, shortened: what looks like a defect there and is none."""
 
-from code_audits import ids
+from tests.doctor.python_code.code_audits import ids
 
 TWO_FUNCTIONS = """
 import torch

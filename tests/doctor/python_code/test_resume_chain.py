@@ -1,7 +1,8 @@
 """Resumes that always fail are found as one finding with its chain; those that work are none."""
 
 import pytest
-from code_audits import findings, ids
+
+from tests.doctor.python_code.code_audits import findings, ids
 
 MODEL = """
 import torch

@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
-from code_audits import ids
+
+from tests.doctor.python_code.code_audits import ids
 
 SEEDS = Path(__file__).parents[4] / "shared" / "seeds"
 pytestmark = pytest.mark.skipif(

@@ -1,10 +1,10 @@
 """Loaders whose options YAML files, argparse and classes with fields decide."""
 
 import pytest
-from code_audits import findings, ids
 
 from ldlm_doctor.model import Kind, Project, SourceFile
 from ldlm_doctor.python_code import audit
+from tests.doctor.python_code.code_audits import findings, ids
 
 LOADER = """
 import argparse

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from code_audits import findings, mended
+
+from tests.doctor.python_code.code_audits import findings, mended
 
 TRAINERS = Path(__file__).parent / "trainers"
 STYLES = {

@@ -1,7 +1,8 @@
 """What a training loop does in every step, in the forms that it takes, and what looks like it."""
 
 import pytest
-from code_audits import findings, ids, in_turn, mended
+
+from tests.doctor.python_code.code_audits import findings, ids, in_turn, mended
 
 NAN_SKIPS = [
     "if torch.isnan(loss): continue",

@@ -1,10 +1,10 @@
 """What the doctor says nothing about: tests, other people's trainers, what it cannot know."""
 
 import pytest
-from code_audits import findings, ids, in_turn
 
 from ldlm_doctor.model import Kind, Project, SourceFile
 from ldlm_doctor.python_code import audit
+from tests.doctor.python_code.code_audits import findings, ids, in_turn
 
 HANGS = in_turn("if torch.isnan(loss): continue")
 

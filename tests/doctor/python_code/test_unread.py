@@ -1,7 +1,8 @@
 """Settings that their own program never reads, or that end no loop, whatever others read."""
 
 import pytest
-from code_audits import findings
+
+from tests.doctor.python_code.code_audits import findings
 
 LOOP = """
 import argparse

@@ -1,5 +1,0 @@
-"""A server of the monitor, for every test here."""
-
-from served import make_snapshot, running
-
-__all__ = ["make_snapshot", "running"]

@@ -1,0 +1,85 @@
+"""How soon the picture that `/metrics` and the screen show has what was written last."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ldlm_monitor.logs.source.split import PEEK_SECONDS
+from ldlm_monitor.service.config import Settings
+from ldlm_monitor.service.daemon.dispatcher import Dispatcher
+from ldlm_monitor.service.daemon.pictures import SNAPSHOT_SECONDS
+from ldlm_monitor.service.daemon.pump import Pump
+from ldlm_monitor.service.notify.outbox import Outbox
+from ldlm_monitor.service.state.state_store import StateStore
+from tests.together.monitor.polling import PollingWaker
+
+NOW = 1_769_681_700.0
+
+
+class Followed:
+    """A pump on one log, whose turns come when the pump asks for them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.log = folder / "app.log"
+        self.outbox = Outbox(folder / "outbox.sqlite")
+        self.store = StateStore(folder / "state.sqlite")
+        settings = Settings(files=(str(self.log),), companions=False)
+        dispatcher = Dispatcher(self.outbox, [])
+        self.pump = Pump(settings, self.outbox, self.store, dispatcher, PollingWaker())
+        self.now = NOW
+        self.pump.turn(None, self.now)
+
+    def write(self, text: str, seconds: float) -> None:
+        """Append `seconds` later; the file system reports the change at once."""
+        self.now += seconds
+        with self.log.open("a") as file:
+            file.write(text)
+        self.pump.turn({self.log}, self.now)
+
+    def wait(self) -> float:
+        """Take the turn that the pump asked for; how many seconds later it was."""
+        pause = self.pump.pause(self.now)
+        self.now += pause
+        self.pump.turn(set(), self.now)
+        return pause
+
+    @property
+    def step(self) -> int | None:
+        runs = self.pump.snapshot.runs
+        return runs[0].step if runs else None
+
+
+@pytest.fixture
+def followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Followed]:
+    # Pictures take no time, however busy the machine is: a slow one is taken more seldom.
+    monkeypatch.setattr("time.perf_counter", lambda: 0.0)
+    followed = Followed(tmp_path)
+    yield followed
+    followed.pump.close()
+    followed.outbox.close()
+    followed.store.close()
+
+
+def row(step: int) -> str:
+    return json.dumps({"step": step, "loss": 2.0}) + "\n"
+
+
+def test_the_last_row_of_a_burst_is_shown_with_the_next_picture(followed: Followed) -> None:
+    followed.write(row(1), 0.0)
+    followed.wait()
+    followed.write(row(2), SNAPSHOT_SECONDS)
+    followed.write(row(3), 0.01)
+    assert followed.step == 2
+    assert followed.wait() <= SNAPSHOT_SECONDS
+    assert followed.step == 3
+
+
+def test_a_bar_without_its_end_is_shown_once_it_stands(followed: Followed) -> None:
+    followed.write("\rTraining:   1%| | 7/950 [00:00<03:38,  4.34it/s, Loss=6.2621]", 0.5)
+    waited = 0.0
+    while followed.step is None and waited < 10.0:
+        waited += followed.wait()
+    assert followed.step == 7
+    assert waited <= PEEK_SECONDS + SNAPSHOT_SECONDS
