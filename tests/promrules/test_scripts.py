@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-RUNNER = Path(__file__).with_name("script_runner.py")
+RUNNER = Path(__file__).parents[1] / "promql/run_script.py"
 SCRIPTS = sorted((Path(__file__).resolve().parents[2] / "../shared/promql").glob("*.test"))
 
 
