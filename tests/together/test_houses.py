@@ -23,6 +23,8 @@ HOUSES = ("base", "logs", "judge", "screen", "host", "finished", "service")
 DISTRIBUTIONS = ("monitor", "callback", "promrules", "doctor", "trainer")
 MOST = 40
 """Entries of a face: more are not a face that one learns."""
+SECONDS = 120
+"""For an example that should end after a few: it fails instead of holding up the run."""
 STATEMENTS = 10
 """Statements of an example, beside its imports. With more it is no first look."""
 SHARED_NAMES = {
@@ -168,7 +170,12 @@ def test_the_example_prints_what_stands_below_it(house: str) -> None:
     imports = [each for each in statements if isinstance(each, ast.Import | ast.ImportFrom)]
     assert len(statements) - len(imports) <= STATEMENTS
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS,
     )
     assert (done.stdout, done.stderr) == (printed, "")
 
