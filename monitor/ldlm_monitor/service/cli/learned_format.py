@@ -11,10 +11,10 @@ from typing import Any
 
 from ldlm_monitor.base.chunk import Chunk, Origin
 from ldlm_monitor.base.records import Sample
+from ldlm_monitor.logs.parse import Parser
 from ldlm_monitor.logs.parse.definitions import SampleLine
 from ldlm_monitor.logs.parse.line_rules import LineRule
 from ldlm_monitor.logs.parse.metric_like import shape_of
-from ldlm_monitor.logs.parse.parser import Parser
 from ldlm_monitor.logs.parse.patterns import QUANTITY, UNITS, compile_pattern, quantity
 from ldlm_monitor.logs.parse.text_lines import LineContext, Lines
 
