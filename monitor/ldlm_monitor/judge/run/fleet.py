@@ -112,6 +112,8 @@ class Fleet:
 
     def _schedule(self, run: TrainingRun) -> None:
         due = run.life.due()
+        if due is not None and due >= run.life.read_to:
+            due = None  # set when more was read
         if due != self._dues.get(run.name):
             self._dues[run.name] = due
             if due is not None:
@@ -141,7 +143,8 @@ class Fleet:
         Runs whose last step is before `since` are left out.
         """
         for run in self:
-            due = self._dues.get(run.name)
+            # The host is asked before the limit, so also while bytes may wait.
+            due = run.life.due() if run.name in self._read_to else self._dues.get(run.name)
             ended = run.life.ended_at
             near = due is not None and due <= until and run.life.can_stall
             late = near or run.life.state == "stalled"

@@ -79,8 +79,7 @@ class Lifecycle:
         if self.can_stall and not self._late:
             limit = self.stall_limit
             times.append(self.last_progress_at + (LATE * limit if self._stalled else limit))
-        first = min(times, default=math.inf)
-        return first if first < self.read_to else None
+        return min(times, default=None)
 
     def silent_since(self, at: float) -> float:
         """The time of the last step, as if each moment up to `at` that was not read had a step."""
