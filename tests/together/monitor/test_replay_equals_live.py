@@ -6,6 +6,7 @@ replay then reads the same files. Where nothing but order and whole seconds is k
 docstrings say how much of it can be promised.
 """
 
+import math
 import os
 import tempfile
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.finished.playback.log_replay import Replay
 from ldlm_monitor.service.config import Settings
+from ldlm_monitor.service.daemon import reading_lag
 from ldlm_monitor.service.daemon.dispatcher import Dispatcher
 from ldlm_monitor.service.daemon.pump import Pump
 from ldlm_monitor.service.notify.outbox import Outbox
@@ -49,7 +51,16 @@ class Listening(Dispatcher):
 
 
 def live(folder: Path, writes: list[Write]) -> list[Transition]:
-    """What a pump that looks after each write reports; all files are there before."""
+    """What a pump that looks after each write reports; all files are there before.
+
+    A real one looks each second: the pauses between these looks are silence all the same.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading_lag, "LATE_SECONDS", math.inf)
+        return _live(folder, writes)
+
+
+def _live(folder: Path, writes: list[Write]) -> list[Transition]:
     outbox = Outbox(folder / "outbox.sqlite")
     ledger = StateStore(folder / "ledger.sqlite")
     wanted = Settings(files=(str(folder / "logs"),), companions=False)
