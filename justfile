@@ -9,7 +9,7 @@ setup:
 
 # Every static check, and every test but the long ones
 test *arguments:
-    sh tests/judge/run.sh {{ arguments }}
+    sh tests/run.sh {{ arguments }}
 
 # The static checks alone
 lint:
@@ -40,6 +40,6 @@ lock *arguments="--upgrade":
 
 # The long tests, the properties with all their examples, and the mutations
 nightly:
-    HYPOTHESIS_PROFILE=nightly sh tests/judge/run.sh -n 4 --dist worksteal -m "long or not long"
+    HYPOTHESIS_PROFILE=nightly sh tests/run.sh -n 4 --dist worksteal -m "long or not long"
     .venv/bin/pip install --quiet cosmic-ray
     .venv/bin/python tests/mutation/sample.py

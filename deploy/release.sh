@@ -23,7 +23,7 @@ trap 'rm -rf "$work"' EXIT
 rm -rf dist
 python3 deploy/new_version.py "$version" "$(date -u +%F)"
 sh setup.sh dev
-${RELEASE_TESTS:-sh tests/judge/run.sh}
+${RELEASE_TESTS:-sh tests/run.sh}
 
 sh deploy/wheels.sh dist
 python3 -m venv "$work/callback"

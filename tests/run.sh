@@ -14,9 +14,9 @@ if ! { command -v promtool && command -v amtool; } >/dev/null 2>&1 &&
         $as_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
             apt-get install -y -qq --no-install-recommends prometheus prometheus-alertmanager \
             >/dev/null ||
-            echo "tests/judge/run.sh: no prometheus; tests that need it are skipped" >&2
+            echo "tests/run.sh: no prometheus; tests that need it are skipped" >&2
     else
-        echo "tests/judge/run.sh: as root: apt-get install prometheus prometheus-alertmanager" >&2
+        echo "tests/run.sh: as root: apt-get install prometheus prometheus-alertmanager" >&2
     fi
 fi
 sh setup.sh dev
@@ -31,7 +31,7 @@ pip_install() {
 # The first torch that pip finds, so that a machine without a GPU may have a build without CUDA.
 pip_install --no-deps --require-hashes --requirement requirements/frameworks.txt &&
     pip_install 'torch==2.13.0' ||
-    echo "tests/judge/run.sh: no PyTorch or not all frameworks; tests that need them are skipped" >&2
+    echo "tests/run.sh: no PyTorch or not all frameworks; tests that need them are skipped" >&2
 
 static=$(mktemp)
 sh tests/static.sh >"$static" 2>&1 &
@@ -48,6 +48,6 @@ fi
 wait "$checks" || failed="$failed static-checks"
 cat "$static"
 [ -z "$failed" ] || {
-    echo "tests/judge/run.sh: failed:$failed" >&2
+    echo "tests/run.sh: failed:$failed" >&2
     exit 1
 }

@@ -119,7 +119,7 @@ def test_the_readme_is_short_and_begins_with_the_two_commands() -> None:
     assert len(readme.split()) <= 900
     first, *_ = re.findall(r"^```sh\n(.*?)\n```$", readme, re.MULTILINE | re.DOTALL)
     assert first == "sh setup.sh && .venv/bin/ldlm-monitor --once examples/train_logs/*.log"
-    assert "```sh\nsh tests/judge/run.sh\n```" in readme
+    assert "```sh\nsh tests/run.sh\n```" in readme
 
 
 def test_what_the_readme_says_is_found_are_alerts() -> None:
