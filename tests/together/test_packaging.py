@@ -71,7 +71,7 @@ def test_rules_dashboards_and_definitions_are_files_in_the_wheel(wheel: Path) ->
     checkout = ROOT / "monitor/ldlm_monitor"
     wanted = [
         str(Path("ldlm_monitor") / path.relative_to(checkout))
-        for folder in ("alerts/packaged", "serve/dashboards", "parse/data")
+        for folder in ("judge/core/packaged", "service/serve/dashboards", "logs/parse/data")
         for path in sorted((checkout / folder).rglob("*"))
         if path.is_file() and "generate" not in path.parts and path.suffix != ".pyc"
     ]
