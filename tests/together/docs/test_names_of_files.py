@@ -27,7 +27,7 @@ OF_OTHERS = ("examples/mnist/", "rules/mine.yml", "torch/")
 
 def texts() -> Iterator[tuple[str, str]]:
     """Pages and code by their paths; of tests those alone that are no cases of another's files."""
-    pages = {*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*/README.md")}
+    pages = {*ROOT.glob("*.md"), *(path for part in PARTS for path in part.rglob("*.md"))}
     code = {
         path
         for part in PARTS
