@@ -246,7 +246,7 @@ def test_an_upgrade_from_the_wheel_that_held_all_leaves_every_file_in_place(
     old, release = upgrade
     venv = tmp_path / "venv"
     pip_into(venv, "--no-deps", old)
-    orders = [["ldlm-callback", "ldlm-doctor", "ldlm-trainer"], ["ldlm-monitor"]]
+    orders = [["ldlm-callback", "ldlm-promrules", "ldlm-doctor", "ldlm-trainer"], ["ldlm-monitor"]]
     for names in orders if first == "members" else reversed(orders):
         pip_into(venv, "--no-deps", "--upgrade", "--find-links", release, *names)
     python = venv / "bin/python"
