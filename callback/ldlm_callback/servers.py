@@ -11,7 +11,7 @@ _TRAIN = (
     *("loss", "grad_norm", "learning_rate", "step", "step_seconds", "samples_per_second"),
     *("tokens_per_second", "memory_allocated_bytes", "memory_reserved_bytes"),
 )
-"""Values that have a metric of their own in `model/names.py`: `ldlm_train_` and their name."""
+"""Values that have metrics in `ldlm_monitor/base/names.py`, named `ldlm_train_` and their name."""
 _HELP = "The last value that this rank reported."  # of each metric
 _OTHER = ("ldlm_train_metric", "Every other numeric key of the log.")  # as in names.py
 _OWN = frozenset({"type", "time", "batch", "epoch"})  # keys of a row that are no metrics

@@ -1,4 +1,4 @@
-"""The whole audit: every room's findings, the worst first."""
+"""The whole audit: the findings of every part, the worst first."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""The monitor's core, under its public name (contract, section 7)."""
+"""The monitor's core and the chunks that it is fed, under their public names."""
 
+from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.judge.core.monitor import Monitor
 
-__all__ = ["Monitor"]
+__all__ = ["Chunk", "Monitor"]

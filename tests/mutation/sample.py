@@ -33,12 +33,16 @@ from cosmic_ray.plugins import get_operator, operator_names
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "monitor/ldlm_monitor"
-ROOMS = ("parse", "run", "detect", "incidents", "promrules", "notify", "source")
+ROOMS = (
+    "logs/parse", "logs/source", "judge/run", "judge/detect", "judge/incidents", "promrules",
+    "service/notify",
+)  # fmt: skip
+"""Folders of tests, each of the room of the same name."""
 ELSEWHERE = {"promrules": "promrules/ldlm_promrules"}
 """Rooms that are packages of their own."""
 LEFT_OUT = (".git", ".venv", "__pycache__", ".hypothesis", ".mypy_cache", "site")
 ARGUMENTS = ("-x", "-q", "--no-header", "-p", "no:cacheprovider", "-m", "not live and not long")
-PARTS = ("monitor", "promrules", "trainer")  # folders with packages
+PARTS = ("monitor", "callback", "promrules", "doctor", "trainer")  # folders with packages
 TIMES_AS_LONG = 4
 LEAST_SECONDS = 60.0
 """A mutant has at least so long: a loaded machine must not kill it."""
@@ -106,9 +110,7 @@ def passes(copy: Path, room: str, limit: float | None) -> bool:
     """Whether the room's tests pass within that many seconds."""
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join(
-            str(copy / part) for part in ("monitor", "promrules", "trainer")
-        ),
+        "PYTHONPATH": os.pathsep.join(str(copy / part) for part in PARTS),
         "PYTHONDONTWRITEBYTECODE": "1",
         "HYPOTHESIS_PROFILE": "ci",
     }

@@ -71,7 +71,7 @@ def test_rules_dashboards_and_definitions_are_files_in_the_wheel(wheel: Path) ->
     checkout = ROOT / "monitor/ldlm_monitor"
     wanted = [
         str(Path("ldlm_monitor") / path.relative_to(checkout))
-        for folder in ("alerts/packaged", "serve/dashboards", "parse/data")
+        for folder in ("judge/core/packaged", "service/serve/dashboards", "logs/parse/data")
         for path in sorted((checkout / folder).rglob("*"))
         if path.is_file() and "generate" not in path.parts and path.suffix != ".pyc"
     ]
@@ -246,7 +246,7 @@ def test_an_upgrade_from_the_wheel_that_held_all_leaves_every_file_in_place(
     old, release = upgrade
     venv = tmp_path / "venv"
     pip_into(venv, "--no-deps", old)
-    orders = [["ldlm-callback", "ldlm-doctor", "ldlm-trainer"], ["ldlm-monitor"]]
+    orders = [["ldlm-callback", "ldlm-promrules", "ldlm-doctor", "ldlm-trainer"], ["ldlm-monitor"]]
     for names in orders if first == "members" else reversed(orders):
         pip_into(venv, "--no-deps", "--upgrade", "--find-links", release, *names)
     python = venv / "bin/python"

@@ -1,1 +1,1 @@
-"""The types that the other rooms (subpackages) pass to each other."""
+"""Every type and text that the other houses share: records, names, views, formats, errors."""

@@ -1,6 +1,6 @@
 """`queries.Source` over HTTP: lets the screen show a daemon that runs elsewhere.
 
-It shares no client with `notify`, a room of the same floor: that one reads 4 KiB of text and sorts
+It shares no client with `notify`, which lies above it: that one reads 4 KiB of text and sorts
 failures by whether they last; this one reads large JSON, by ETag, with its own TLS.
 """
 

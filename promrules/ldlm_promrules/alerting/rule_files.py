@@ -22,7 +22,7 @@ from ldlm_promrules.durations import parse_duration
 from ldlm_promrules.errors import RuleError
 from ldlm_promrules.templates.template import Template
 
-E = TypeVar("E")  # a parsed expression, which this room only passes on
+E = TypeVar("E")  # a parsed expression, which this package only passes on
 
 ALERT_NAME = "alertname"  # Prometheus' label with the name of an alert
 TEST_SUFFIX = ".test.yml"  # of unit test files. A choice: a shorter one could end a rule file's

@@ -61,7 +61,8 @@ queries over HTTP may be ever new."""
 
 SUBQUERY_TIME = 5
 """Samples whose memory each time of a subquery takes, beside one for each series: its float, and
-its bounds and indexes where a range ends at each. Measured: 250 bytes."""
+its bounds and indexes where a range ends at each. Measured (tracemalloc, 60,000 times): 130 to 160
+bytes in an instant query, 320 to 380 where a range ends at each; a sample takes 64 to 96."""
 
 
 class Evaluator:

@@ -30,7 +30,7 @@ class Budget(Protocol):
 
 
 class Compiler(Protocol):
-    """What makes the closures: `evaluate.Evaluator`. `unnamed` drops metric names."""
+    """What makes the closures: `evaluator.Evaluator`. `unnamed` drops metric names."""
 
     storage: Storage
     unnamed: Rename

@@ -46,7 +46,7 @@ _FORGET_EVERY = 256
 
 
 class SeriesStore:
-    """The embedded store: `append` adds a scrape; queries read it as a `points.Storage`.
+    """The embedded store: `append` adds a scrape; queries read it as a `samples.Storage`.
 
     `interval`: seconds between two times of the grid; a scrape between two of these times, for an
     urgent evaluation, is stored too. `retention`: seconds for which samples are kept.

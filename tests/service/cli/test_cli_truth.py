@@ -68,7 +68,7 @@ def test_in_json_it_is_one_object(ask: Ask, truth: Path, examples: Path) -> None
 
 
 def test_the_truth_file_of_the_page_works(ask: Ask, folder: Path, examples: Path) -> None:
-    page = (examples.parents[2] / "together/docs/backtest.md").read_text("utf-8")
+    page = (examples.parents[1] / "docs/backtest.md").read_text("utf-8")
     block = re.search(r"^```json\n(.*?)^```$", page, re.M | re.S)
     assert block is not None
     (folder / "truth.json").write_text(block[1], encoding="utf-8")

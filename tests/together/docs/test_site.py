@@ -104,15 +104,6 @@ def test_a_link_into_the_repository_that_leads_nowhere_fails_the_build(tmp_path:
     assert "../deploy/gone.yml, which is not there" in done.stderr
 
 
-def test_the_tests_that_the_page_about_reading_names_exist() -> None:
-    cells = re.findall(
-        r"`((?:monitor|source|live)/test_\w+\.py)(?:::(\w+))?`", (DOCS / "reading.md").read_text()
-    )
-    assert len(cells) > 20
-    for path, name in cells:
-        assert f"def {name}(" in (ROOT / "tests" / path).read_text() or not name, (path, name)
-
-
 def test_the_readme_is_short_and_begins_with_the_two_commands() -> None:
     """One command installs and runs the main job, one installs and passes the tests."""
     readme = (ROOT / "README.md").read_text("utf-8")

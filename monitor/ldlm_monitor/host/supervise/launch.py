@@ -133,12 +133,12 @@ def start(
     )
     keep(record)
     (front, fronts), (monitor, monitors) = socket.socketpair(), socket.socketpair()
-    told, telling = os.pipe()
-    for end in (fronts.fileno(), monitors.fileno(), told):
+    receiving, sending = os.pipe()
+    for end in (fronts.fileno(), monitors.fileno(), receiving):
         os.set_inheritable(end, True)
     link = Link(front.detach())
     waiting = Front(link)  # first, so that no signal can miss the command
-    numbers = (ROTATE_BYTES, echo, reports, fronts.fileno(), monitors.fileno(), told)
+    numbers = (ROTATE_BYTES, echo, reports, fronts.fileno(), monitors.fileno(), receiving)
     words = [_RELAY, _SOURCE, str(folder), *(str(int(each)) for each in numbers)]
     relay = os.posix_spawn(
         sys.executable,
@@ -155,8 +155,8 @@ def start(
     )
     fronts.close()
     monitors.close()
-    os.close(told)
-    with contextlib.suppress(BrokenPipeError), open(telling, "w", encoding="utf-8") as pipe:
+    os.close(receiving)
+    with contextlib.suppress(BrokenPipeError), open(sending, "w", encoding="utf-8") as pipe:
         json.dump(command, pipe)
     link.send({"foreground": is_foreground()})
     found = process.look(relay)

@@ -320,8 +320,8 @@ def _ending(code: int, lost: int) -> str:
 
 def main() -> None:
     """Run the relay that the arguments describe."""
-    rotate_bytes, echo, reports, front, monitor, told = map(int, sys.argv[2:])
-    with open(told, encoding="utf-8") as pipe:
+    rotate_bytes, echo, reports, front, monitor, commands = map(int, sys.argv[2:])
+    with open(commands, encoding="utf-8") as pipe:
         command = json.load(pipe)
     record = json.loads(Path(sys.argv[1], "run.json").read_text(encoding="utf-8"))
     log = RunLog(Path(record["log"]), rotate_bytes)

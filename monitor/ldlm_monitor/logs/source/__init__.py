@@ -1,1 +1,1 @@
-"""Finds the input files and reads what is new in them, as `model.chunk.Chunk`s."""
+"""Finds the input files and reads what is new in them, as `base.chunk.Chunk`s."""

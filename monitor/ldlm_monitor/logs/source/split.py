@@ -44,7 +44,7 @@ class Splitter:
     `shown` is the `position` of the last peek, 0 before the first. `continues`: as in `Chunk`.
     `counts_lines`: if false, every chunk has the same `line`, and nothing is counted.
 
-    A file of frames (`model.chunk`) is recognised by its first bytes and cut at the ends of
+    A file of frames (`base.chunk`) is recognised by its first bytes and cut at the ends of
     frames; a frame longer than `RECORD_BYTES` is skipped. `framed`: the form of the frames; ""
     for lines, None until the first bytes decide.
     """

@@ -10,7 +10,7 @@ What can happen to the file, and how it is detected:
   after `RETURN_SECONDS`, or as soon as other bytes stand there, a new generation begins at 0.
 - It begins with a hole of NUL bytes, because it was truncated while a writer without
   O_APPEND had it open: NULs between records are skipped. NULs at the end are not data yet: a
-  network file system shows them before the data. In a file of frames (`model.chunk`) NULs
+  network file system shows them before the data. In a file of frames (`base.chunk`) NULs
   are data, unless the file ends with them inside a record.
 - Its name is taken away: the open descriptor still reads the file, see `named_files`.
 

@@ -15,7 +15,6 @@ from cyclopts import Parameter
 from ldlm_monitor import __version__
 from ldlm_monitor.base.errors import UsageError
 from ldlm_monitor.base.text.format import counted, printable
-from ldlm_monitor.base.text.sanitize import redact
 from ldlm_monitor.service.cli.flags import DASH, UNHEALTHY, DoctorFlags, settings, write_file
 
 if TYPE_CHECKING:
@@ -97,6 +96,8 @@ def doctor(
 
 
 def _clean(text: str) -> str:
+    from ldlm_monitor.base.text.sanitize import redact
+
     return printable(redact(text))
 
 

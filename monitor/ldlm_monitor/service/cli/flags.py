@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 UNHEALTHY = 3
 """Exit code if a health or finding is as bad as --fail-on, or worse (1: a bug, 2: wrong usage)."""
 _FAIL_ON: tuple[FailOn, ...] = ("warning", "error", "critical", "never")
-"""Values of --fail-on, each at the index of the worst of `core.health.HEALTH` that passes."""
+"""Values of --fail-on, each at the index of the worst of `run_health.HEALTH` that passes."""
 DASH = "\0-"
 """Replaces the argument `-`, which cyclopts would parse as a flag; no argument contains a NUL."""
 Companions: TypeAlias = Annotated[bool | None, Parameter(negative="--no-companions")]

@@ -12,10 +12,10 @@ due, and a healthy monitor looks at every file that changed."""
 
 
 class ReadingLag:
-    """Tells `monitor` the runs whose files were not read to the present; times in Unix seconds.
+    """Gives `monitor` the runs whose files were not read to the present; times in Unix seconds.
 
     A turn calls `begin`, then `read` with what it read, then, once that is judged, `judged`.
-    `changed` is called with what the monitor is told, if it differs from before. `last_turn`: when
+    `changed` is called with what the monitor is given, if it differs from before. `last_turn`: when
     the turn before began; infinite in the first.
     """
 
