@@ -28,6 +28,7 @@ SECONDS = 120
 STATEMENTS = 10
 """Statements of an example, beside its imports. With more it is no first look."""
 SHARED_NAMES = {
+    "chunk": "where programs imported `Chunk` from before",
     "errors": "each distribution has errors of its own",
     "monitor": "the public name of the core",
     "records": "the public name of the records",

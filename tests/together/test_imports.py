@@ -124,3 +124,10 @@ assert pickle.loads(f"cldlm_monitor.callback.{adapter}\\n{{made.__name__}}\\n.".
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
     assert not done.returncode, done.stderr
+
+
+def test_the_chunk_is_also_where_it_was_documented_before() -> None:
+    from ldlm_monitor import monitor
+    from ldlm_monitor.model.chunk import Chunk
+
+    assert Chunk is monitor.Chunk

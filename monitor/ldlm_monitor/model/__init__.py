@@ -1,0 +1,1 @@
+"""An older place of `Chunk`; see `ldlm_monitor.monitor`."""
