@@ -1,4 +1,4 @@
-"""The pump on local files and on those of a server that falls silent, see tests/conftest.py."""
+"""The pump on local files and on those of a server that falls silent, see tests/logs/silent_server.py."""
 
 import os
 from collections.abc import Callable, Iterator
