@@ -28,7 +28,7 @@ def test_prometheus_scripts_pass(path: Path) -> None:
 
 
 def test_own_script_passes() -> None:
-    summary, code = run_scripts(RUNNER.with_name("semantics.test"))
+    summary, code = run_scripts(Path(__file__).with_name("semantics.test"))
     assert (summary, code) == ("95 passed, 0 failed, 0 unsupported", 0)
 
 

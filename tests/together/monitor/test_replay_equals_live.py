@@ -6,9 +6,9 @@ replay then reads the same files. Where nothing but order and whole seconds is k
 docstrings say how much of it can be promised.
 """
 
-import os
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 from typing import NamedTuple
@@ -21,11 +21,9 @@ from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.finished.playback.log_replay import Replay
 from ldlm_monitor.service.config import Settings
 from ldlm_monitor.service.daemon.dispatcher import Dispatcher
-from ldlm_monitor.service.daemon.pump import Pump
 from ldlm_monitor.service.notify.outbox import Outbox
-from ldlm_monitor.service.state.state_store import StateStore
 from tests.together.monitor.failing_lines import NAN, NCCL, OOM, TRACEBACK
-from tests.together.monitor.polling import PollingWaker
+from tests.together.watching import Watching, append
 
 START = 1_769_681_700.0
 
@@ -41,7 +39,9 @@ class Write(NamedTuple):
 class Listening(Dispatcher):
     """Also keeps every transition that it was given."""
 
-    reported: list[Transition]
+    def __init__(self, reported: list[Transition], outbox: Outbox, names: list[str]) -> None:
+        super().__init__(outbox, names)
+        self.reported = reported
 
     def dispatch(self, transitions, now, *, notify=True) -> None:
         self.reported += [each for each in transitions if not each.is_heartbeat]
@@ -50,26 +50,20 @@ class Listening(Dispatcher):
 
 def live(folder: Path, writes: list[Write]) -> list[Transition]:
     """What a pump that looks after each write reports; all files are there before."""
-    outbox = Outbox(folder / "outbox.sqlite")
-    ledger = StateStore(folder / "ledger.sqlite")
     wanted = Settings(files=(str(folder / "logs"),), companions=False)
     for path in {write.path for write in writes}:
         (folder / "logs" / path).touch()
-    listening = Listening(outbox, [])
-    listening.reported = []
-    pump = Pump(wanted, outbox, ledger, listening, PollingWaker())
-    pump.turn(None, writes[0].at - 1.0)
+    reported: list[Transition] = []
+    watching = Watching()
+    watching.start(wanted, folder, receivers=(), dispatcher=partial(Listening, reported))
+    watching.pump.turn(None, writes[0].at - 1.0)
     for write in writes:
         path = folder / "logs" / write.path
         if write.data:
-            with path.open("ab") as file:
-                file.write(write.data)
-            os.utime(path, (write.at, write.at))
-        pump.turn(None, write.at)
-    pump.follower.close()
-    outbox.close()
-    ledger.close()
-    return listening.reported
+            append(path, write.data, write.at)
+        watching.pump.turn(None, write.at)
+    watching.kill()
+    return reported
 
 
 def replayed(folder: Path) -> list[Transition]:
