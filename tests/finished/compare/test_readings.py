@@ -7,7 +7,7 @@ import pytest
 
 from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.base.records import Sample
-from ldlm_monitor.finished.compare.sides import Side
+from ldlm_monitor.finished.compare.sides import Side, steady_from
 from ldlm_monitor.finished.readings import Column, Readings, RunReadings
 from ldlm_monitor.logs.parse import Parser
 from ldlm_monitor.logs.parse.run_names import RunNames
@@ -159,3 +159,10 @@ def test_samples_a_second_follow_from_the_batch_that_a_log_tells() -> None:
     lines += [f"step {n} | loss 2.0 | lr 1e-4" for n in range(40)]
     side = Side("r", read("a.log", lines, timed=True, live=True))
     assert set(side.steady("samples_per_second")) == {16.0}
+
+
+def test_a_warm_up_is_found_and_a_pause_is_none() -> None:
+    steady = [1.0 + 0.01 * (n % 7) for n in range(200)]
+    assert steady_from([5.0] * 20 + steady) == 20
+    assert steady_from(steady) == 0
+    assert steady_from([*steady[:80], 60.0, *steady]) == 0

@@ -8,7 +8,8 @@ import pytest
 
 from ldlm_monitor.service.daemon.daemon import _judging_time
 from ldlm_monitor.service.daemon.judging_clock import JudgingClock
-from tests.together.monitor.test_restart import NOW, Watched
+from tests.together.monitor.test_restart import Watched
+from tests.together.watching import NOW
 
 HOUR = 3600.0
 
@@ -130,7 +131,6 @@ class Timed:
 
 @pytest.fixture
 def timed(tmp_path: Path, clocks: Clocks) -> Iterator[Timed]:
-    (tmp_path / "state").mkdir()
     timed = Timed(tmp_path, clocks)
     timed.watched.write("step 0 loss 2.5\n", 0)
     timed.watched.begin(0)

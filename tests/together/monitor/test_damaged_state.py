@@ -11,7 +11,8 @@ import pytest
 
 from ldlm_monitor.service.notify.silences import Silences
 from ldlm_monitor.service.state.database import Database
-from tests.together.monitor.test_restart import NAN, Watched, bars
+from tests.together.monitor.test_restart import NAN, Watched
+from tests.together.watching import bars
 
 FILES = ("ledger.sqlite", "outbox.sqlite", "silences.sqlite")
 VARIANTS = 25

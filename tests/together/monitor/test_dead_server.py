@@ -1,4 +1,4 @@
-"""The pump on local files and on those of a server that falls silent, see tests/conftest.py."""
+"""The pump on local files and on those of a server that falls silent."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -13,26 +13,14 @@ from ldlm_monitor.logs.history.merge import place
 from ldlm_monitor.logs.parse.run_names import RunNames
 from ldlm_monitor.logs.source.file_identity import FilePosition
 from ldlm_monitor.service.config import Settings
-from ldlm_monitor.service.daemon.dispatcher import Dispatcher
-from ldlm_monitor.service.daemon.pump import Pump
-from ldlm_monitor.service.notify.outbox import Outbox
 from ldlm_monitor.service.state.state_store import StateStore
 from tests.together.monitor.failing_lines import NAN
-from tests.together.monitor.polling import PollingWaker
+from tests.together.watching import NOW, Watching, append, bars
 
-NOW = 1_769_681_700.0
 HERE, THERE = "here", "there"
 
 
-def bars(first: int, last: int) -> str:
-    return "".join(
-        f"Training:   1%|▏         | {step}/9500 [{step // 60:02d}:{step % 60:02d}<9:00:00,  "
-        f"1.00it/s, Epoch=0/1, Progress=1.0%, Loss=2.5, Text=2.5]\r"
-        for step in range(first, last)
-    )
-
-
-class Watched:
+class Watched(Watching):
     """A pump on `here.log` and whatever the server has; only the time is an argument."""
 
     def __init__(self, server, folder: Path) -> None:
@@ -43,28 +31,16 @@ class Watched:
         self.open()
 
     def open(self) -> None:
-        self.outbox = Outbox(self.folder / "outbox.sqlite")
-        self.ledger = StateStore(self.folder / "ledger.sqlite")
         files = (str(self.here), str(self.server.folder / "*.log"))
-        self.pump = Pump(
+        self.start(
             Settings(files=files),
-            self.outbox,
-            self.ledger,
-            Dispatcher(self.outbox, ["slack"]),
-            PollingWaker(),
+            self.folder,
             disk=self.server.disk,
             mounts=lambda: self.server.table,
         )
 
-    def close(self) -> None:
-        self.pump.close()
-        self.outbox.close()
-        self.ledger.close()
-
     def write(self, path: Path, text: str) -> None:
-        with path.open("a") as file:
-            file.write(text)
-        os.utime(path, (self.now, self.now))
+        append(path, text, self.now)
 
     def look(self, until: Callable[[], bool] = lambda: True) -> None:
         """Turn once a second, at least once, until so."""

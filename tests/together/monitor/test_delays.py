@@ -8,26 +8,17 @@ import pytest
 
 from ldlm_monitor.logs.source.split import PEEK_SECONDS
 from ldlm_monitor.service.config import Settings
-from ldlm_monitor.service.daemon.dispatcher import Dispatcher
 from ldlm_monitor.service.daemon.pictures import SNAPSHOT_SECONDS
-from ldlm_monitor.service.daemon.pump import Pump
-from ldlm_monitor.service.notify.outbox import Outbox
-from ldlm_monitor.service.state.state_store import StateStore
-from tests.together.monitor.polling import PollingWaker
-
-NOW = 1_769_681_700.0
+from tests.together.watching import NOW, Watching
 
 
-class Followed:
+class Followed(Watching):
     """A pump on one log, whose turns come when the pump asks for them."""
 
     def __init__(self, folder: Path) -> None:
         self.log = folder / "app.log"
-        self.outbox = Outbox(folder / "outbox.sqlite")
-        self.store = StateStore(folder / "state.sqlite")
         settings = Settings(files=(str(self.log),), companions=False)
-        dispatcher = Dispatcher(self.outbox, [])
-        self.pump = Pump(settings, self.outbox, self.store, dispatcher, PollingWaker())
+        self.start(settings, folder, receivers=())
         self.now = NOW
         self.pump.turn(None, self.now)
 
@@ -57,9 +48,7 @@ def followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Follow
     monkeypatch.setattr("time.perf_counter", lambda: 0.0)
     followed = Followed(tmp_path)
     yield followed
-    followed.pump.close()
-    followed.outbox.close()
-    followed.store.close()
+    followed.close()
 
 
 def row(step: int) -> str:

@@ -1,7 +1,6 @@
 """A file near a log is a companion only if something shows that one launch wrote both."""
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,21 +10,14 @@ from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.finished.playback.log_replay import Replay
 from ldlm_monitor.judge.core.monitor import Monitor
 from ldlm_monitor.service.config import Settings
-from ldlm_monitor.service.daemon.dispatcher import Dispatcher
-from ldlm_monitor.service.daemon.pump import Pump
-from ldlm_monitor.service.notify.outbox import Outbox
-from ldlm_monitor.service.state.state_store import StateStore
-from tests.together.monitor.polling import PollingWaker
+from tests.together.watching import NOW, Watching, append
 
-NOW = 1_769_681_700.0
 DAY = 86_400.0
 
 
 def write(path: Path, text: str, at: float) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        file.write(text)
-    os.utime(path, (at, at))
+    append(path, text, at)
     return path
 
 
@@ -77,27 +69,17 @@ def stranger(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return write(tmp_path / "exp" / name, rows, NOW - 300)
 
 
-class Followed:
+class Followed(Watching):
     """A pump on one log that looks every second."""
 
     def __init__(self, log: Path, folder: Path) -> None:
-        self.outbox = Outbox(folder / "outbox.sqlite")
-        self.store = StateStore(folder / "state.sqlite")
-        settings = Settings(files=(str(log),))
-        dispatcher = Dispatcher(self.outbox, [])
-        self.pump = Pump(settings, self.outbox, self.store, dispatcher, PollingWaker())
+        self.start(Settings(files=(str(log),)), folder, receivers=())
         self.fired: set[str] = set()
 
     def until(self, first: float, last: float) -> None:
         for second in range(int(first), int(last)):
             self.pump.turn(None, float(second))
-            alerts = self.pump.monitor.snapshot().alerts
-            self.fired |= {alert.name for alert in alerts if alert.state == "firing"}
-
-    def close(self) -> None:
-        self.pump.close()
-        self.outbox.close()
-        self.store.close()
+            self.fired |= self.firing()
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ import sqlite3
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Collection
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,18 +37,15 @@ from ldlm_monitor.judge.core.assemble import assemble
 from ldlm_monitor.judge.core.monitor import Monitor
 from ldlm_monitor.logs.source.split import PEEK_SECONDS, Splitter
 from ldlm_monitor.service.config import Settings
-from ldlm_monitor.service.daemon.dispatcher import Dispatcher
 from ldlm_monitor.service.daemon.pump import Pump
-from ldlm_monitor.service.notify.outbox import Outbox
-from ldlm_monitor.service.state.state_store import StateStore
 from tests.together.monitor.failing_lines import NAN, NCCL, OOM, TRACEBACK
+from tests.together.watching import Watching
 
 TraceFunction: TypeAlias = Any
 START = 1_769_681_700.0
 REMARKS = {"nan": NAN, "oom": OOM, "nccl": NCCL, "traceback": TRACEBACK, "none": ""}
 LOSSES = ["2.5", "2.25", "nan", "inf"]
 EXPORTED = ("ldlm_train_", "ldlm_events_total", "ldlm_run_state", "ldlm_detect_loss")
-SLACK = "slack"
 CRASH_SECONDS = 15
 """A traceback is a crash if no step follows it for so long."""
 IN_DOUBT_SECONDS = 20.0
@@ -80,26 +76,7 @@ class Life:
         self.unseen += data
 
 
-class StillWaker:
-    """Never rings: the machine decides when the pump turns."""
-
-    def wait(self, timeout: float) -> set[Path]:
-        raise AssertionError("the pump itself never waits")
-
-    def watches(self, folder: Path) -> bool:
-        return False
-
-    def watch(self, folders: Collection[Path]) -> None:
-        pass
-
-    def ring(self, path: Path) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-
-class Night(RuleBasedStateMachine):
+class Night(Watching, RuleBasedStateMachine):
     """Writers, the pump on their files, and its twin.
 
     `unseen`: something was written while no pump was there to see it arrive. `killed`: a pump
@@ -125,24 +102,17 @@ class Night(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.start()
+        self.open()
         self.look()
 
-    def start(self) -> None:
-        state = self.folder.parent
-        self.outbox = Outbox(state / "outbox.sqlite")
-        self.ledger = StateStore(state / "ledger.sqlite")
-        self.pump = Pump(
-            self.settings, self.outbox, self.ledger, Dispatcher(self.outbox, [SLACK]), StillWaker()
-        )
+    def open(self) -> None:
+        self.start(self.settings, self.folder.parent)
 
     def kill(self) -> None:
         """The process is gone: nothing is kept that was not kept before."""
         self.killed, self.lost = True, self.rotated
         if self.pump is not None:
-            self.pump.follower.close()
-            self.outbox.close()
-            self.ledger.close()
+            super().kill()
             self.pump = None
         for lives in self.lives.values():
             self.unseen |= any(life.unseen for life in lives)
@@ -284,7 +254,7 @@ class Night(RuleBasedStateMachine):
     def teardown(self) -> None:
         try:
             if self.pump is None:
-                self.start()
+                self.open()
                 self.look()
             self.compare_in_the_end()
         finally:
@@ -424,7 +394,7 @@ class Kills(Night):
     def kill_and_restart(self, seconds: int) -> None:
         self.kill()
         self.wait(seconds)
-        self.start()
+        self.open()
         self.look()
 
     @precondition(lambda self: self.pump is not None)
@@ -453,7 +423,7 @@ class Kills(Night):
         finally:
             sys.settrace(before)
         self.kill()
-        self.start()
+        self.open()
         self.look()
 
     @rule()

@@ -21,8 +21,6 @@ from ldlm_monitor.host.probe.host import HostProbe
 from ldlm_monitor.judge.core.monitor import Monitor
 from ldlm_monitor.judge.run.verdict import ProbeCandidate
 from ldlm_monitor.service.config import Settings
-from ldlm_monitor.service.daemon.dispatcher import Dispatcher
-from ldlm_monitor.service.daemon.pump import Pump
 from ldlm_monitor.service.daemon.stall_probe import (
     AGAIN_SECONDS,
     EARLY_SECONDS,
@@ -33,12 +31,8 @@ from ldlm_monitor.service.daemon.stall_probe import (
     Probing,
 )
 from ldlm_monitor.service.notify.message import Receipt
-from ldlm_monitor.service.notify.outbox import Outbox
-from ldlm_monitor.service.state.state_store import StateStore
-from tests.together.monitor.polling import PollingWaker
+from tests.together.watching import NOW, RUN, Watching, append, bars
 
-NOW = 1_769_681_700.0
-RUN = "train_20260129_101500"
 LIMIT = 60.0
 TRAINING = """\
 import sys
@@ -46,14 +40,6 @@ sum(range(3_000_000))
 print("now it waits", file=sys.stderr, flush=True)
 sys.stdin.read()
 """
-
-
-def bars(first: int, last: int) -> str:
-    return "".join(
-        f"Training:   1%|▏         | {step}/9500 [{step // 60:02d}:{step % 60:02d}<9:00:00,  "
-        f"1.00it/s, Epoch=0/1, Progress=1.0%, Loss=2.{5000 + step * 37 % 991}, Text=2.5]\r"
-        for step in range(first, last)
-    )
 
 
 class Asked(HostProbe):
@@ -71,7 +57,7 @@ class Asked(HostProbe):
         return super().look(cases, seconds)
 
 
-class Watched:
+class Watched(Watching):
     """A pump on one log that a real process holds open; a bar's step is its second."""
 
     def __init__(self, folder: Path) -> None:
@@ -90,27 +76,16 @@ class Watched:
         self.training.stderr.readline()
 
     def write(self, text: str, second: float) -> None:
-        with self.log.open("a") as file:
-            file.write(text)
-        os.utime(self.log, (NOW + second, NOW + second))
+        append(self.log, text, NOW + second)
 
     def begin(self, second: float) -> None:
-        self.outbox = Outbox(self.folder / "state" / "outbox.sqlite")
-        self.ledger = StateStore(self.folder / "state" / "ledger.sqlite")
         self.probing = Probing(self.host, self.answered.set)
         settings = Settings(
             files=(str(self.folder / "*.log"),),
             companions=False,
             stall={"limit_seconds": {"running": LIMIT}},
         )
-        self.pump = Pump(
-            settings,
-            self.outbox,
-            self.ledger,
-            Dispatcher(self.outbox, ["slack"]),
-            PollingWaker(),
-            probing=self.probing,
-        )
+        self.start(settings, self.folder / "state", probing=self.probing)
         self.look(second)
 
     def look(self, second: float, *, answer: bool = False) -> None:
@@ -140,9 +115,7 @@ class Watched:
 
     def kill(self) -> None:
         self.probing.close(30)
-        self.pump.follower.close()
-        self.outbox.close()
-        self.ledger.close()
+        super().kill()
 
     def end(self) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -152,7 +125,6 @@ class Watched:
 
 @pytest.fixture
 def watched(tmp_path: Path) -> Iterator[Watched]:
-    (tmp_path / "state").mkdir()
     watched = Watched(tmp_path)
     yield watched
     watched.kill()

@@ -7,9 +7,9 @@ docstrings say how much of it can be promised.
 """
 
 import math
-import os
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 from typing import NamedTuple
@@ -23,11 +23,9 @@ from ldlm_monitor.finished.playback.log_replay import Replay
 from ldlm_monitor.service.config import Settings
 from ldlm_monitor.service.daemon import reading_lag
 from ldlm_monitor.service.daemon.dispatcher import Dispatcher
-from ldlm_monitor.service.daemon.pump import Pump
 from ldlm_monitor.service.notify.outbox import Outbox
-from ldlm_monitor.service.state.state_store import StateStore
 from tests.together.monitor.failing_lines import NAN, NCCL, OOM, TRACEBACK
-from tests.together.monitor.polling import PollingWaker
+from tests.together.watching import Watching, append
 
 START = 1_769_681_700.0
 
@@ -43,7 +41,9 @@ class Write(NamedTuple):
 class Listening(Dispatcher):
     """Also keeps every transition that it was given."""
 
-    reported: list[Transition]
+    def __init__(self, reported: list[Transition], outbox: Outbox, names: list[str]) -> None:
+        super().__init__(outbox, names)
+        self.reported = reported
 
     def dispatch(self, transitions, now, *, notify=True) -> None:
         self.reported += [each for each in transitions if not each.is_heartbeat]
@@ -61,26 +61,20 @@ def live(folder: Path, writes: list[Write]) -> list[Transition]:
 
 
 def _live(folder: Path, writes: list[Write]) -> list[Transition]:
-    outbox = Outbox(folder / "outbox.sqlite")
-    ledger = StateStore(folder / "ledger.sqlite")
     wanted = Settings(files=(str(folder / "logs"),), companions=False)
     for path in {write.path for write in writes}:
         (folder / "logs" / path).touch()
-    listening = Listening(outbox, [])
-    listening.reported = []
-    pump = Pump(wanted, outbox, ledger, listening, PollingWaker())
-    pump.turn(None, writes[0].at - 1.0)
+    reported: list[Transition] = []
+    watching = Watching()
+    watching.start(wanted, folder, receivers=(), dispatcher=partial(Listening, reported))
+    watching.pump.turn(None, writes[0].at - 1.0)
     for write in writes:
         path = folder / "logs" / write.path
         if write.data:
-            with path.open("ab") as file:
-                file.write(write.data)
-            os.utime(path, (write.at, write.at))
-        pump.turn(None, write.at)
-    pump.follower.close()
-    outbox.close()
-    ledger.close()
-    return listening.reported
+            append(path, write.data, write.at)
+        watching.pump.turn(None, write.at)
+    watching.kill()
+    return reported
 
 
 def replayed(folder: Path) -> list[Transition]:

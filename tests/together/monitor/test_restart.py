@@ -13,27 +13,13 @@ from ldlm_monitor.base.text.format import byte_size
 from ldlm_monitor.logs.source.backlog import Backlog
 from ldlm_monitor.logs.source.notices import Journal
 from ldlm_monitor.service.config import Settings
-from ldlm_monitor.service.daemon.dispatcher import Dispatcher
-from ldlm_monitor.service.daemon.pump import Pump
-from ldlm_monitor.service.notify.message import Receipt
 from ldlm_monitor.service.notify.outbox import Outbox
-from ldlm_monitor.service.state.state_store import StateStore
-from tests.together.monitor.polling import PollingWaker
+from tests.together.watching import NOW, RUN, Watching, append, bars
 
-NOW = 1_769_681_700.0
-RUN = "train_20260129_101500"
 NAN = "WARNING: Invalid text_loss detected: nan\n"
 
 
-def bars(first: int, last: int) -> str:
-    return "".join(
-        f"Training:   1%|▏         | {step}/9500 [{step // 60:02d}:{step % 60:02d}<9:00:00,  "
-        f"1.00it/s, Epoch=0/1, Progress=1.0%, Loss=2.{5000 + step * 37 % 991}, Text=2.5]\r"
-        for step in range(first, last)
-    )
-
-
-class Watched:
+class Watched(Watching):
     """A pump on one log, and what it reported; a bar's step is its second."""
 
     def __init__(self, folder: Path) -> None:
@@ -42,34 +28,15 @@ class Watched:
         self.started = NOW
 
     def write(self, text: str, second: float) -> None:
-        with self.log.open("a") as file:
-            file.write(text)
-        os.utime(self.log, (NOW + second, NOW + second))
+        append(self.log, text, NOW + second)
 
     def begin(self, second: float, **settings: object) -> None:
-        self.outbox = Outbox(self.folder / "state" / "outbox.sqlite")
-        self.ledger = StateStore(self.folder / "state" / "ledger.sqlite")
         wanted = Settings(files=(str(self.folder / "*.log"),), companions=False, **settings)
-        self.pump = Pump(
-            wanted, self.outbox, self.ledger, Dispatcher(self.outbox, ["slack"]), PollingWaker()
-        )
+        self.start(wanted, self.folder / "state")
         self.look(second)
 
     def look(self, second: float) -> None:
         self.pump.turn(None, NOW + second)
-
-    def kill(self) -> None:
-        self.pump.follower.close()
-        self.outbox.close()
-        self.ledger.close()
-
-    def reported(self) -> list[str]:
-        """Alert and state of everything that waits for the receiver, which then has it."""
-        found = []
-        while (pending := self.outbox.due("slack", NOW + 1e6)) is not None:
-            found.append(f"{pending.message.lead.alert} {pending.message.lead.state}")
-            self.outbox.accepted(pending, NOW, Receipt())
-        return found
 
     def exported(self, name: str) -> float | None:
         points = self.pump.monitor.snapshot().points
@@ -78,7 +45,6 @@ class Watched:
 
 @pytest.fixture
 def watched(tmp_path: Path) -> Iterator[Watched]:
-    (tmp_path / "state").mkdir()
     watched = Watched(tmp_path)
     yield watched
     watched.kill()

@@ -4,6 +4,7 @@ import gzip
 import os
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,52 +12,26 @@ import pytest
 from ldlm_monitor.logs.source.file_identity import originals
 from ldlm_monitor.service.config import Settings
 from ldlm_monitor.service.daemon.dispatcher import Dispatcher
-from ldlm_monitor.service.daemon.pump import Pump
-from ldlm_monitor.service.notify.message import Receipt
-from ldlm_monitor.service.notify.outbox import Outbox
-from ldlm_monitor.service.state.state_store import StateStore
-from tests.together.monitor.polling import PollingWaker
+from tests.together.watching import NOW, Watching, append
+from tests.together.watching import bars as drawn_bars
 
-NOW = 1_769_681_700.0
-
-
-def bars(first: int, last: int) -> str:
-    return "".join(
-        f"Training:   1%|▏         | {step}/9500 [{step // 60:02d}:{step % 60:02d}<9:00:00,  "
-        f"1.00it/s, Epoch=0/1, Progress=1.0%, Loss=2.{5000 + step * 37 % 991}, Text=2.5]\n"
-        for step in range(first, last)
-    )
-
-
+bars = partial(drawn_bars, end="\n")
 NAN = "WARNING: Invalid text_loss detected: nan\n"
 
 
-class Rotated:
+class Rotated(Watching):
     """A pump on `*.log*`, and what it sends of one log while that is rotated."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.log, self.second = folder, folder / "app.log", 0.0
-        (folder / "state").mkdir()
         self.open()
 
     def open(self, pattern: str = "*.log*") -> None:
-        self.outbox = Outbox(self.folder / "state" / "outbox.sqlite")
-        self.ledger = StateStore(self.folder / "state" / "ledger.sqlite")
         wanted = Settings(files=(str(self.folder / pattern),), companions=False)
-        self.pump = Pump(
-            wanted, self.outbox, self.ledger, Dispatcher(self.outbox, ["slack"]), PollingWaker()
-        )
-
-    def close(self) -> None:
-        self.pump.close()
-        self.outbox.close()
-        self.ledger.close()
+        self.start(wanted, self.folder / "state")
 
     def write(self, text: str, path: Path | None = None) -> None:
-        path = path or self.log
-        with path.open("a") as file:
-            file.write(text)
-        os.utime(path, (NOW + self.second,) * 2)
+        append(path or self.log, text, NOW + self.second)
 
     def look(self, seconds: int = 1) -> None:
         for _ in range(seconds):
@@ -75,20 +50,13 @@ class Rotated:
     def samples(self) -> int:
         return self.pump.monitor.own.view().records.get("sample", 0)
 
-    def fired(self) -> list[str]:
-        found = []
-        while (pending := self.outbox.due("slack", NOW + 1e6)) is not None:
-            found.append(f"{pending.message.lead.alert} {pending.message.lead.state}")
-            self.outbox.accepted(pending, NOW, Receipt())
-        return found
-
 
 @pytest.fixture
 def rotated(tmp_path: Path) -> Iterator[Rotated]:
     rotated = Rotated(tmp_path)
     rotated.write(bars(0, 40) + NAN)
     rotated.look(2)
-    assert rotated.fired() == ["NonFiniteLoss firing"]
+    assert rotated.reported() == ["NonFiniteLoss firing"]
     yield rotated
     rotated.close()
 
@@ -109,11 +77,11 @@ def test_a_renamed_log_goes_on_under_any_name(rotated: Rotated, name: str, resta
     rotated.look(3)
     assert rotated.runs() == ["app"]
     assert rotated.samples() == 125
-    assert rotated.fired() == []
+    assert rotated.reported() == []
     rotated.close()
     rotated.open()
     rotated.look(10)
-    assert (rotated.runs(), rotated.samples(), rotated.fired()) == (["app"], 125, [])
+    assert (rotated.runs(), rotated.samples(), rotated.reported()) == (["app"], 125, [])
 
 
 @pytest.mark.parametrize("when", ["on", "before", "down"])
@@ -131,11 +99,11 @@ def test_a_copy_before_a_truncation_is_not_read_again(rotated: Rotated, when: st
     rotated.look(10)
     assert rotated.runs() == ["app"]
     assert rotated.samples() == 50
-    assert rotated.fired() == []
+    assert rotated.reported() == []
     rotated.close()
     rotated.open()
     rotated.look(10)
-    assert (rotated.runs(), rotated.samples(), rotated.fired()) == (["app"], 50, [])
+    assert (rotated.runs(), rotated.samples(), rotated.reported()) == (["app"], 50, [])
 
 
 @pytest.mark.parametrize("followed", [True, False])
@@ -157,7 +125,7 @@ def test_what_two_truncations_in_one_look_leave_is_read_once_or_reported(
     rotated.write(bars(50, 60))
     rotated.look(10)
     assert rotated.samples() == (60 if followed else 50)
-    assert (rotated.runs(), rotated.fired()) == (["app"], [])
+    assert (rotated.runs(), rotated.reported()) == (["app"], [])
     assert "was truncated after byte" in caplog.text
 
 
@@ -165,13 +133,13 @@ def test_another_log_with_such_a_name_is_another_run(rotated: Rotated) -> None:
     rotated.write("another launch\n" + bars(0, 30) + NAN, rotated.folder / "app.2.log")
     rotated.look(1)
     assert rotated.runs() == ["app", "app.2"]
-    assert rotated.fired() == ["NonFiniteLoss firing"]
+    assert rotated.reported() == ["NonFiniteLoss firing"]
 
 
 def test_a_short_log_with_such_a_name_is_another_run_soon(rotated: Rotated) -> None:
     rotated.write(NAN, rotated.folder / "app.2.log")
     rotated.look(5)
-    assert rotated.fired() == ["NonFiniteLoss firing"]
+    assert rotated.reported() == ["NonFiniteLoss firing"]
 
 
 def test_a_live_log_is_read_between_the_files_that_join(rotated: Rotated) -> None:
@@ -203,14 +171,14 @@ def test_one_long_file_that_joins_does_not_delay_a_live_alert(
     assert rotated.pump.behind() == size
     rotated.write("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n")
     rotated.look(2)
-    assert rotated.fired() == ["OutOfMemory firing"]
+    assert rotated.reported() == ["OutOfMemory firing"]
     assert "long" in rotated.runs()
     behind = rotated.pump.behind()
     rotated.look(1)
     assert 0 < rotated.pump.behind() < behind
     rotated.join()
     rotated.look(1)
-    assert rotated.fired().count("NonFiniteLoss firing") == 1, "what holds of the whole file"
+    assert rotated.reported().count("NonFiniteLoss firing") == 1, "what holds of the whole file"
 
 
 @pytest.mark.parametrize(
@@ -249,7 +217,7 @@ def test_a_rotated_log_is_not_read_again_once_it_is_compressed(
     if restart:
         rotated.open()
     rotated.look(10)
-    assert (rotated.runs(), rotated.samples(), rotated.fired()) == (["app"], 45, [])
+    assert (rotated.runs(), rotated.samples(), rotated.reported()) == (["app"], 45, [])
 
 
 def test_a_log_that_is_compressed_within_its_rotation_is_read_once(rotated: Rotated) -> None:
@@ -262,7 +230,7 @@ def test_a_log_that_is_compressed_within_its_rotation_is_read_once(rotated: Rota
         rotated.write(bars(step + 5, step + 6))
         rotated.look(5)
     rotated.look(10)
-    assert (rotated.runs(), rotated.samples(), rotated.fired()) == (["app"], 52, [])
+    assert (rotated.runs(), rotated.samples(), rotated.reported()) == (["app"], 52, [])
 
 
 def test_of_two_readings_of_a_compressed_log_the_further_one_counts(rotated: Rotated) -> None:
@@ -281,7 +249,7 @@ def test_of_two_readings_of_a_compressed_log_the_further_one_counts(rotated: Rot
     away.with_name("app.log.1.gz").write_bytes(gzip.compress(away.read_bytes()))
     away.unlink()
     rotated.look(10)
-    assert (rotated.runs(), rotated.samples(), rotated.fired()) == (["app"], 50, [])
+    assert (rotated.runs(), rotated.samples(), rotated.reported()) == (["app"], 50, [])
 
 
 @pytest.mark.parametrize("restart", [False, True], ids=["on", "restart"])
@@ -299,7 +267,7 @@ def test_a_compressed_log_grows_by_members_and_is_rotated(tmp_path: Path, restar
 
     log = tmp_path / "app.log.gz"
     write(bars(0, 20) + NAN + "half of a", log)
-    assert rotated.fired() == ["NonFiniteLoss firing"]
+    assert rotated.reported() == ["NonFiniteLoss firing"]
     write(" line\n", log)
     write(bars(20, 50), log)
     old = log.rename(tmp_path / "app.log.1.gz")
@@ -308,7 +276,7 @@ def test_a_compressed_log_grows_by_members_and_is_rotated(tmp_path: Path, restar
     write(bars(70, 80), log)
     write(bars(80, 81), old)
     rotated.look(3)
-    assert (rotated.runs(), rotated.samples(), rotated.fired()) == (["app"], 81, [])
+    assert (rotated.runs(), rotated.samples(), rotated.reported()) == (["app"], 81, [])
     rotated.close()
 
 

@@ -9,21 +9,16 @@ import pytest
 
 from ldlm_monitor.base.errors import DeliveryError
 from ldlm_monitor.service.config import Settings
-from ldlm_monitor.service.daemon.dispatcher import Dispatcher
-from ldlm_monitor.service.daemon.pump import Pump
 from ldlm_monitor.service.notify.message import Receipt
-from ldlm_monitor.service.notify.outbox import Outbox
 from ldlm_monitor.service.state.state_dir import StateDir
-from ldlm_monitor.service.state.state_store import StateStore
-from tests.together.monitor.polling import PollingWaker
+from tests.together.watching import NOW, Watching
 
-NOW = 1_769_681_700.0
 BAR = "\rTraining:   1%|▏| 5/950 [00:05<09:00,  1.00it/s, Epoch=0/1, Progress=1.0%, Loss=2.3, "
 NAN = "WARNING: Invalid text_loss detected: nan\n"
 MIB = 1024 * 1024
 
 
-class Watched:
+class Watched(Watching):
     """A pump whose messages go to two receivers."""
 
     def __init__(self, folder: Path, state: Path) -> None:
@@ -31,16 +26,8 @@ class Watched:
         self.log.write_text(BAR, "utf-8")
         self.now = NOW
         self.folder = StateDir(state)
-        self.outbox = Outbox(state / "outbox.sqlite")
-        self.ledger = StateStore(state / "ledger.sqlite")
-        self.pump = Pump(
-            Settings(files=(str(folder / "*.log"),)),
-            self.outbox,
-            self.ledger,
-            Dispatcher(self.outbox, ["slack", "pager"]),
-            PollingWaker(),
-            folder=self.folder,
-        )
+        settings = Settings(files=(str(folder / "*.log"),))
+        self.start(settings, state, receivers=("slack", "pager"), folder=self.folder)
         self.notified: list[tuple[str, str]] = []
         self.turn(0)
 
@@ -67,9 +54,7 @@ class Watched:
             self.outbox.accepted(pending, self.now, Receipt())
 
     def close(self) -> None:
-        self.pump.close()
-        self.outbox.close()
-        self.ledger.close()
+        super().close()
         self.folder.close()
 
 

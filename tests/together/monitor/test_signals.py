@@ -13,13 +13,10 @@ import pytest
 from ldlm_monitor.logs.source.file_system import DIRECT
 from ldlm_monitor.logs.source.split import PEEK_SECONDS
 from ldlm_monitor.service.config import Settings
-from ldlm_monitor.service.daemon.dispatcher import Dispatcher
-from ldlm_monitor.service.daemon.pump import CutShort, Pump
+from ldlm_monitor.service.daemon.pump import CutShort
 from ldlm_monitor.service.daemon.stop_signals import Signals
-from ldlm_monitor.service.notify.outbox import Outbox
-from ldlm_monitor.service.state.state_store import StateStore
-from tests.together.monitor.polling import PollingWaker
-from tests.together.monitor.test_restart import NOW, Watched, bars
+from tests.together.monitor.test_restart import Watched
+from tests.together.watching import NOW, PollingWaker, Watching, bars
 
 
 @pytest.fixture
@@ -41,24 +38,16 @@ def test_a_stop_during_the_first_reading_ends_it_and_keeps_no_state(tmp_path: Pa
         stops = True
         return DIRECT.pread(descriptor, size, offset)
 
-    outbox, store = Outbox(tmp_path / "outbox.sqlite"), StateStore(tmp_path / "ledger.sqlite")
-    pump = Pump(
-        Settings(files=(str(tmp_path / "*.log"),)),
-        outbox,
-        store,
-        Dispatcher(outbox, []),
-        PollingWaker(),
-        disk=replace(DIRECT, pread=pread),
-        stopping=lambda: stops,
-    )
+    settings = Settings(files=(str(tmp_path / "*.log"),))
+    disk = replace(DIRECT, pread=pread)
+    watched.start(settings, tmp_path, receivers=(), disk=disk, stopping=lambda: stops)
     with pytest.raises(CutShort):
-        pump.turn(None, NOW + 41)
-    pump.close()
-    assert not pump.caught_up
-    assert pump.snapshot.runs == ()
-    assert store.load() is None
-    store.close()
-    outbox.close()
+        watched.look(41)
+    watched.pump.close()
+    assert not watched.pump.caught_up
+    assert watched.pump.snapshot.runs == ()
+    assert watched.ledger.load() is None
+    watched.kill()
 
 
 def test_an_unfinished_line_of_standard_input_is_looked_at_as_soon_as_one_of_a_file(
@@ -68,10 +57,11 @@ def test_an_unfinished_line_of_standard_input_is_looked_at_as_soon_as_one_of_a_f
     came = threading.Event()
     waker = PollingWaker()
     monkeypatch.setattr(waker, "ring", lambda path: came.set())
-    outbox, store = Outbox(tmp_path / "outbox.sqlite"), StateStore(tmp_path / "ledger.sqlite")
+    watching = Watching()
     with os.fdopen(reading, "rb") as stream, monkeypatch.context() as patched:
         patched.setattr("sys.stdin", SimpleNamespace(buffer=stream))
-        pump = Pump(Settings(files=("-",)), outbox, store, Dispatcher(outbox, []), waker)
+        watching.start(Settings(files=("-",)), tmp_path, receivers=(), waker=waker)
+        pump = watching.pump
         pump.turn(None, NOW)
         os.write(writing, b"Training:   1%|1/95 [00:01<01:34,  1.00it/s, Loss=2.5]")
         assert came.wait(30)
@@ -80,9 +70,7 @@ def test_an_unfinished_line_of_standard_input_is_looked_at_as_soon_as_one_of_a_f
         os.close(writing)
         while not pump.ended:
             pump.turn(set(), NOW + 0.2)
-        pump.close()
-    store.close()
-    outbox.close()
+        watching.close()
 
 
 def test_a_reload_that_is_asked_for_during_another_one_follows_it(signals: Signals) -> None:

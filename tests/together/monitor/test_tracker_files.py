@@ -1,6 +1,5 @@
 """Runs that only a tracker's files show: TensorBoard's, MLflow's and W&B's, live and at once."""
 
-import os
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -9,15 +8,10 @@ import pytest
 
 from ldlm_monitor.finished.playback.log_replay import Replay
 from ldlm_monitor.service.config import Settings
-from ldlm_monitor.service.daemon.dispatcher import Dispatcher
-from ldlm_monitor.service.daemon.pump import Pump
-from ldlm_monitor.service.notify.outbox import Outbox
-from ldlm_monitor.service.state.state_store import StateStore
 from tests.logs.event_files.tfevents import VERSION, scalar
 from tests.logs.event_files.wandblog import ended, log_of, row
-from tests.together.monitor.polling import PollingWaker
+from tests.together.watching import NOW, Watching, append
 
-NOW = 1_769_681_700.0
 MLFLOW_RUN = "0123456789abcdef0123456789abcdef"
 
 
@@ -30,7 +24,7 @@ def steps(first: int, last: int) -> bytes:
     )
 
 
-class Watched:
+class Watched(Watching):
     """A pump on a folder, and what it reported; a step's number is its second."""
 
     def __init__(self, folder: Path) -> None:
@@ -39,33 +33,18 @@ class Watched:
         self.begin()
 
     def begin(self) -> None:
-        self.outbox = Outbox(self.folder / "state" / "outbox.sqlite")
-        self.ledger = StateStore(self.folder / "state" / "ledger.sqlite")
         wanted = Settings(files=(str(self.folder / "in"),), companions=False)
-        self.pump = Pump(
-            wanted, self.outbox, self.ledger, Dispatcher(self.outbox, []), PollingWaker()
-        )
+        self.start(wanted, self.folder / "state", receivers=())
 
     def write(self, name: str, data: bytes, second: float) -> None:
         path = self.folder / "in" / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab") as file:
-            file.write(data)
-        os.utime(path, (NOW + second, NOW + second))
+        append(path, data, NOW + second)
 
     def until(self, first: int, last: int) -> None:
         """Look every second."""
         for second in range(first, last):
             self.pump.turn(None, NOW + second)
-
-    def firing(self) -> set[str]:
-        alerts = self.pump.monitor.snapshot().alerts
-        return {alert.name for alert in alerts if alert.state == "firing"} - {"Watchdog"}
-
-    def kill(self) -> None:
-        self.pump.follower.close()
-        self.outbox.close()
-        self.ledger.close()
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from ldlm_monitor.judge.core.assemble import assemble
 from ldlm_monitor.judge.run.stall import Stall
 from ldlm_monitor.logs.source.file_system_reader import MountReader
 from ldlm_monitor.service.config import Settings
-from tests.together.monitor.test_restart import NOW, Watched
+from tests.together.monitor.test_restart import Watched
+from tests.together.watching import NOW
 
 LIMIT = 30.0
 STALL = Stall(limit_seconds={"running": LIMIT, "starting": LIMIT})
@@ -108,7 +109,6 @@ def test_a_limit_is_not_learned_from_time_that_was_not_read(judged: Judged) -> N
 
 @pytest.fixture
 def watched(tmp_path: Path) -> Iterator[Watched]:
-    (tmp_path / "state").mkdir()
     watched = Watched(tmp_path)
     watched.write(rows(0, 40), 40)
     watched.begin(41, stall=STALL)

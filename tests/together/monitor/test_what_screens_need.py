@@ -11,28 +11,21 @@ from ldlm_monitor.finished.playback.log_replay import Replay
 from ldlm_monitor.judge.core.recent_records import RecentRecords
 from ldlm_monitor.judge.run.curve import CAPACITY
 from ldlm_monitor.service.config import Settings
-from ldlm_monitor.service.daemon.dispatcher import Dispatcher
 from ldlm_monitor.service.daemon.local_source import LocalSource
 from ldlm_monitor.service.daemon.pictures import INPUTS_SECONDS
 from ldlm_monitor.service.daemon.pump import Pump
-from ldlm_monitor.service.notify.outbox import Outbox
 from ldlm_monitor.service.notify.silences import Silences
-from ldlm_monitor.service.state.state_store import StateStore
-from tests.together.monitor.polling import PollingWaker
-
-NOW = 1_769_681_700.0
+from tests.together.watching import NOW, Watching
 
 
 @pytest.fixture
 def pump(tmp_path: Path) -> Iterator[Pump]:
-    outbox, store = Outbox(tmp_path / "outbox.sqlite"), StateStore(tmp_path / "state.sqlite")
     files = tuple(str(tmp_path / name) for name in ("later.log", "novel.txt", "train.log"))
     settings = Settings(files=files, companions=False)
-    pump = Pump(settings, outbox, store, Dispatcher(outbox, []), PollingWaker())
-    yield pump
-    pump.close()
-    outbox.close()
-    store.close()
+    watching = Watching()
+    watching.start(settings, tmp_path, receivers=())
+    yield watching.pump
+    watching.close()
 
 
 def rows(steps: range, loss: float | str = 2.0, rank: int = 0, total: int = 0) -> str:

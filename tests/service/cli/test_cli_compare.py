@@ -12,7 +12,6 @@ from xml.etree import ElementTree
 import jsonschema
 import pytest
 
-from ldlm_monitor.finished.compare.sides import steady_from
 from tests.finished.compare.made import write_run
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -295,13 +294,6 @@ def test_the_warm_up_can_be_given(
     write_run(folder / "a.jsonl")
     reported = json.loads(ask("a.jsonl", "a.jsonl", "--json", "--warm-up", *words).out)
     assert [run["warm_up_steps"] for run in reported["runs"]] == [left_out] * 2
-
-
-def test_a_warm_up_is_found_and_a_pause_is_none() -> None:
-    steady = [1.0 + 0.01 * (n % 7) for n in range(200)]
-    assert steady_from([5.0] * 20 + steady) == 20
-    assert steady_from(steady) == 0
-    assert steady_from([*steady[:80], 60.0, *steady]) == 0
 
 
 def test_a_pace_that_never_settles_is_said_so(ask: Ask, folder: Path) -> None:

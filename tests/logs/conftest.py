@@ -1,0 +1,5 @@
+"""A file server that stops answering, for whoever reads files."""
+
+from tests.logs.silent_server import server
+
+__all__ = ["server"]

@@ -1,0 +1,46 @@
+"""Certificates for servers of this machine, made by openssl."""
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """PEM files of an authority, and a certificate of it with its key for each name."""
+
+    folder: Path
+
+    @property
+    def ca(self) -> Path:
+        return self.folder / "ca.pem"
+
+    def of(self, name: str) -> tuple[Path, Path]:
+        """Certificate and key for `name` on this machine, made where there are none yet."""
+        certificate, key = self.folder / f"{name}.pem", self.folder / f"{name}.key"
+        if not certificate.exists():
+            self.make(certificate, key, f"/CN={name}", "-CA", self.ca, "-CAkey", self.ca_key)
+        return certificate, key
+
+    @property
+    def ca_key(self) -> Path:
+        return self.folder / "ca.key"
+
+    def make(self, certificate: Path, key: Path, subject: str, *more: object) -> None:
+        usage = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+        made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+        made += ["-nodes", "-days", "2", "-subj", subject, "-keyout", key, "-out", certificate]
+        subprocess.run([*made, *(usage if more else ()), *more], check=True, capture_output=True)
+        key.chmod(0o600)
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl, which makes certificates, is missing")
+    made = Certificates(tmp_path_factory.mktemp("certificates"))
+    made.make(made.ca, made.ca_key, "/CN=authority of the tests")
+    return made
