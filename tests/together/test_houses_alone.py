@@ -36,7 +36,7 @@ def installed_with(house: House) -> Iterator[str]:
 
 
 def environment(house: House, folder: Path) -> Path:
-    """Makes a virtual environment with what the house needs, ours by its folders; its interpreter."""
+    """Makes a virtual environment of what the house needs; ours by its folders."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     python = folder / "bin/python"
     pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps"]
