@@ -20,6 +20,10 @@ from tests.together.houses import (
 )
 
 EACH = pytest.mark.parametrize("house", HOUSES.values(), ids=HOUSES)
+LOADED = [
+    pytest.param(each, marks=pytest.mark.trainer if "torch" in each.packages else (), id=name)
+    for name, each in HOUSES.items()
+]
 
 
 @EACH
@@ -87,7 +91,7 @@ for module in modules:
 """
 
 
-@EACH
+@pytest.mark.parametrize("house", LOADED)
 def test_a_house_can_be_imported_with_its_requirements_alone(house: House) -> None:
     """In a process that finds no other package of a third party and no other distribution of ours.
 

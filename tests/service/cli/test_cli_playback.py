@@ -11,7 +11,7 @@ from ldlm_monitor.finished.playback.recording import Begun, Fed, entries
 from ldlm_monitor.service.cli import main
 
 LOG = Path(__file__).resolve().parents[3] / "examples/train_logs/train_20261121_083451_node0.log"
-DEMO = Path(str(files("ldlm_monitor") / "playback" / "demo.jsonl.gz"))
+DEMO = Path(str(files("ldlm_monitor.finished.playback") / "demo.jsonl.gz"))
 
 
 def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:

@@ -13,7 +13,7 @@ from ldlm_monitor.finished.playback.timed_inputs import of_logs, of_recording
 from ldlm_monitor.service.cli.replay import RECORDING, SPEED
 from ldlm_monitor.service.config import Settings
 
-DEMO = Path(str(files("ldlm_monitor") / "playback" / RECORDING))
+DEMO = Path(str(files("ldlm_monitor.finished.playback") / RECORDING))
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "train_logs"
 NAN = EXAMPLES / "train_20261121_083451_node0.log"
 

@@ -66,7 +66,7 @@ def test_counters_that_a_rule_reads_over_time_exist_at_zero_when_a_run_begins() 
 def test_what_a_rule_asks_the_last_event_for_is_never_only_information() -> None:
     """Such events have no time of the last one."""
     severities: dict[str, set[str]] = {"replica_mismatch": {"critical"}}
-    for path in (resources.files("ldlm_monitor") / "parse/data/events").iterdir():
+    for path in (resources.files("ldlm_monitor.logs.parse") / "data/events").iterdir():
         for kind, severity in said(yaml.safe_load(path.read_text("utf-8"))):
             severities.setdefault(kind, set()).add(severity)
     matchers = [

@@ -90,7 +90,7 @@ def demo(*, speed: _Speed = SPEED, flags: ScreenFlags | None = None) -> int:
     Args:
         speed: Seconds of the trainings in one second; < and > change it.
     """
-    with as_file(files_of("ldlm_monitor") / "playback" / RECORDING) as recording:
+    with as_file(files_of("ldlm_monitor.finished.playback") / RECORDING) as recording:
         return _play(settings(flags), recording, name="demo", speed=speed)
 
 
