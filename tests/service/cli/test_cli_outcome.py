@@ -61,7 +61,8 @@ def test_the_worst_run_decides_and_none_is_healthy() -> None:
 
 ENDING = """
 import atexit, sys
-from ldlm_monitor import __main__, cli
+from ldlm_monitor import __main__
+from ldlm_monitor.service import cli
 
 class Held:
     def __del__(self):
