@@ -92,6 +92,8 @@ class Watched(Watching):
         """A turn of the pump; `answer`: the host was asked in it, and has answered then."""
         self.answered.clear()
         self.pump.turn(None, NOW + second)
+        while any(self.pump.follower.late(NOW + second)):  # a thread of its own reads
+            self.pump.turn(set(), NOW + second)
         if answer:
             assert self.answered.wait(30)
 

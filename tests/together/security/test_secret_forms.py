@@ -75,6 +75,11 @@ def test_a_key_on_a_line_of_its_own_is_hidden_whatever_ends_the_line() -> None:
         assert redact(f"wrote{end}{key}{end}to disk") == f"wrote\n{REDACTED}\nto disk"
 
 
+def test_a_value_without_quotes_does_not_hide_the_option_that_follows() -> None:
+    shown = redact("rank=AccountKey=fMpKpXLC04ov0I8H==,run=--db-password mMHsHQAA4acV")
+    assert "mMHsHQAA4acV" not in shown
+
+
 def test_a_secret_is_found_behind_much_text_of_any_kind() -> None:
     """The automaton's memory is bounded; it forgets states, no rule."""
     draw = random.Random(5)

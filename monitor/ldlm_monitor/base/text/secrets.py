@@ -179,6 +179,8 @@ _RULES: tuple[tuple[str, Callable[[Any], str]], ...] = (
     ),
     (rf"(?i)(<(?:{_STRONG}|passwd)>)[^<>\n]+", _whole),
     (rf"(?i)({_STRONG}\"\s+value=)(\")[^\"\n]+", _named),
+    # Before names: a value without quotes goes on to a blank, and may end in an option.
+    (rf"(?i)({_OPTION}(?:{_STRONG}|passwd){_GAP})" + _VALUE, _option),
     # `passwd` alone is no name within a path: `/etc/passwd: Permission denied`.
     (
         rf"((?i:(?:{_STRONG}|(?:^|[^/A-Za-z0-9_.-])passwd)(?:{_CLOSE}{_SIGN}|{_PAIR}))"
@@ -186,7 +188,6 @@ _RULES: tuple[tuple[str, Callable[[Any], str]], ...] = (
         _named,
     ),
     (r"(?i)([;,'\"]\s*(?:pwd|pass)[\"']?\s*[=:]\s*)([\"']?)[^\s;,\"'/~][^;,\"'\s]*", _named),
-    (rf"(?i)({_OPTION}(?:{_STRONG}|passwd){_GAP})" + _VALUE, _option),
     (rf"(?i)({_STRONG}{_CLOSE}(?:{_LOOSE}|{_ITEM}|\s*\(\s*))" + _RANDOM, _weak),
     (rf"(?i)({_WEAK}{_CLOSE}(?:{_SIGN}|{_ITEM}|{_PAIR}|\s+is\s+))" + _RANDOM, _weak),
     (rf"(?i)({_OPTION}{_WEAK}{_GAP})" + _RANDOM, _weak),
