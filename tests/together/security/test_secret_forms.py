@@ -75,9 +75,11 @@ def test_a_key_on_a_line_of_its_own_is_hidden_whatever_ends_the_line() -> None:
         assert redact(f"wrote{end}{key}{end}to disk") == f"wrote\n{REDACTED}\nto disk"
 
 
-def test_a_value_without_quotes_does_not_hide_the_option_that_follows() -> None:
-    shown = redact("rank=AccountKey=fMpKpXLC04ov0I8H==,run=--db-password mMHsHQAA4acV")
-    assert "mMHsHQAA4acV" not in shown
+@pytest.mark.parametrize(
+    "second", ["--db-password mMHsHQAA4acV", '{"client_secret": "mMHsHQAA4acV", "lr": 1}']
+)
+def test_a_value_without_quotes_does_not_hide_the_name_that_follows(second: str) -> None:
+    assert "mMHsHQAA4acV" not in redact(f"rank=AccountKey=fMpKpXLC04ov0I8H==,run={second}")
 
 
 def test_a_secret_is_found_behind_much_text_of_any_kind() -> None:

@@ -38,11 +38,12 @@ _ITEM = r"\\*[\"'`]\s*,\s*"  # the next in a list, or of a tuple
 _LOOSE = r"[\"'`]?(?:\s+(?:is|->)\s+|\s*[|\x{2502}]\s*|\s*\.{3,}\s*|\s+`?)"
 _OPTION = r"(?:^|[\s\"'`\[(,=])--?"
 _GAP = r"(?:[\"'`]?\s*,\s*b?|[\"'`]?\s+`?|=)"
-# A value with its quotes; unquoted, it ends at a blank.
+# A value with its quotes; unquoted, it ends at a blank, but not if another name ends there.
 _VALUE = (
     r"(?:('\"'\"'|\"'\"'\"|\\+[\"'])[^\"'\\\n]+|((?:[bru$]|!!str\s+)?\"\"\")[^\"]+"
     r"|((?:[bru$]|!!str\s+)?\")(?:[^\"\\\n]|\\.)+|((?:[bru$]|!!str\s+)?')(?:[^'\\\n]|\\.)+"
-    r"|([A-Za-z_.&]{0,20}[\[({]+)[^\])}\n]+|((?:!!str\s+)?)[^\s\"'\\]\S*)"
+    r"|([A-Za-z_.&]{0,20}[\[({]+)[^\])}\n]+"
+    r"|((?:!!str\s+)?)[^\s\"'\\](?:\S*(?::|[,;=]--?[A-Za-z_-]+)[ \t]+\S+|\S*))"
 )
 _WORD = r"[A-Za-z0-9._~+/=!@\#%^&*-]"
 _RANDOM = rf"((?:[A-Za-z_]{{1,20}}\()?b?\\*[\"'`$]*)({_WORD}{{{_LEAST_RANDOM},}})"
@@ -157,6 +158,8 @@ _RULES: tuple[tuple[str, Callable[[Any], str]], ...] = (
     (r"(?i)(https?://(?:hc-ping\.com|cronitor\.link|nosnch\.in)/)" + _TO_SPACE, _whole),
     (r"(?i)(api\.telegram\.org/bot)[^\s/\"'<>]+", _whole),
     (r"(?i)(https?://api.softlayer.com/soap/v3(?:.1)?/)[a-z0-9]+", _whole),
+    # Before what follows: a value without quotes goes on to a blank, and may end in an option.
+    (rf"(?i)({_OPTION}(?:{_STRONG}|passwd){_GAP})" + _VALUE, _option),
     (_QUERY, _whole),
     (_AUTHORIZATION, _whole),
     (r"(?i)\b(bearer\s+)[A-Za-z0-9._~+/=-]{6,}", _whole),
@@ -179,8 +182,6 @@ _RULES: tuple[tuple[str, Callable[[Any], str]], ...] = (
     ),
     (rf"(?i)(<(?:{_STRONG}|passwd)>)[^<>\n]+", _whole),
     (rf"(?i)({_STRONG}\"\s+value=)(\")[^\"\n]+", _named),
-    # Before names: a value without quotes goes on to a blank, and may end in an option.
-    (rf"(?i)({_OPTION}(?:{_STRONG}|passwd){_GAP})" + _VALUE, _option),
     # `passwd` alone is no name within a path: `/etc/passwd: Permission denied`.
     (
         rf"((?i:(?:{_STRONG}|(?:^|[^/A-Za-z0-9_.-])passwd)(?:{_CLOSE}{_SIGN}|{_PAIR}))"
