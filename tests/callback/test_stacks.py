@@ -44,7 +44,7 @@ def stands_still(pid: int) -> bool:
         time.sleep(0.1)
         # ns; a thread that waits for the GIL wakes every 5 ms
         return spent() - before < 5_000_000
-    except ProcessLookupError:  # a thread ended between its name and its file
+    except (ProcessLookupError, FileNotFoundError):  # a thread ended between its name and its file
         return False
 
 
