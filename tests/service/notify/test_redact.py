@@ -28,6 +28,8 @@ SECRETS = [
     ("Authorization: Bearer abc", "Authorization: [redacted]"),
     ("'Authorization': 'Basic YWJjOmRlZg==', 'x': 1", "'Authorization': '[redacted]', 'x': 1"),
     ("sent Bearer 0a1b2c3d4e", "sent Bearer [redacted]"),
+    ("--secret-key' : \"hunter2xyz", "--secret-key' : \"[redacted]"),
+    ("--api-token -> hunter2a9B7c6D5e4", "--api-token -> [redacted]"),
     ("Set-Cookie: session=1; Path=/", "Set-Cookie: [redacted]"),
     ("+ export AWS_SECRET_ACCESS_KEY=wJalr/bPx", "+ export AWS_SECRET_ACCESS_KEY=[redacted]"),
     ("AWS_SESSION_TOKEN='two words' next", "AWS_SESSION_TOKEN='[redacted]' next"),

@@ -116,8 +116,9 @@ HURT = {
     "replaced": 'mv "$F" "$F.old"; : > "$F"',
     "copied and truncated": 'cp "$F" "$F.1"; : > "$F"',
     "replaced by its copy": 'cp "$F" "$F.1"; mv "$F.1" "$F"',
-    "a link": 'rm "$F"; echo target > target; ln -s target "$F"',
-    "a pipe": 'rm "$F"; mkfifo "$F"',
+    # By a rename, since the callback makes a file anew that is gone for a moment.
+    "a link": 'echo target > target; ln -s target made; mv -T made "$F"',
+    "a pipe": 'mkfifo made; mv -T made "$F"',
     "its folder made anew": 'rm -r "$PWD"; mkdir "$PWD"',
 }
 

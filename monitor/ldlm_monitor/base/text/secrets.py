@@ -79,7 +79,7 @@ def _named(found: Any) -> str:
     line, kept = str(found.group(0)), "".join(each for each in found.groups() if each)
     value = line[len(kept) :].rstrip(",;)]}").lower()
     is_hidden = line[len(found.group(1)) :].lstrip("\\\"'").startswith(REDACTED[:-1])
-    return line if is_hidden or value in _SHOWN or not value.strip("*") else kept + REDACTED
+    return line if is_hidden or value in _SHOWN or not value.strip("*:=->") else kept + REDACTED
 
 
 def _option(found: Any) -> str:
