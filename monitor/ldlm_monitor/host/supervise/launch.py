@@ -7,6 +7,7 @@ and exits with the command's code; watching is another process's work, so neithe
 import contextlib
 import json
 import os
+import select
 import signal
 import socket
 import sys
@@ -21,7 +22,7 @@ from ldlm_monitor.base.text.sanitize import redacted_arguments
 from ldlm_monitor.host.probe import process
 from ldlm_monitor.host.supervise import slurm
 from ldlm_monitor.host.supervise.run_folder import RunRecord, keep, new_folder, new_log
-from ldlm_monitor.host.supervise.streams import Link
+from ldlm_monitor.host.supervise.streams import READ_BYTES, Link
 
 ROTATE_BYTES = 1 << 30
 """Bytes after which a log is renamed: a choice; editors open a GiB, and few runs write one."""
@@ -41,6 +42,9 @@ class Front:
     def __init__(self, link: Link) -> None:
         self._link = link
         self._got = list[int]()
+        self._woken, self._waker = os.pipe()
+        for descriptor in (self._woken, self._waker):
+            os.set_blocking(descriptor, False)
         self.take_signals()
 
     def take_signals(self, hung_up: Callable[[], object] = lambda: None) -> None:
@@ -56,6 +60,8 @@ class Front:
                 hung_up()
             send({"signal": number})
 
+        # A signal just before a wait would be handled after it, which may last for days.
+        signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
         for name in _PASSED_ON:
             _take(getattr(signal, name), pass_on)
         _take(signal.SIGWINCH, lambda *_: send({"resize": True}))
@@ -65,13 +71,17 @@ class Front:
 
     def close(self) -> None:
         """Leave it to another process."""
+        signal.set_wakeup_fd(-1)
         self._link.close()
 
     def wait(self, program: str) -> int:
         """The command's exit code as shells give it; prints it if `program` cannot be started."""
         code = -signal.SIGKILL.value  # if the relay was killed, and the command with it
         while self._link.is_open:
-            for said in self._link.receive():
+            ready = select.select([self._link, self._woken], [], [])[0]
+            if self._woken in ready:
+                os.read(self._woken, READ_BYTES)
+            for said in self._link.receive() if self._link in ready else ():
                 if "failed" in said:
                     problem = f"{program}: cannot be started ({said['failed']})"
                     print(f"ldlm-monitor: {problem}", file=sys.stderr)
