@@ -46,7 +46,7 @@ fi
 install() {
     if command -v uv >/dev/null 2>&1; then
         # uv does not read pip's configuration, so a mirror may be known to pip alone.
-        uv pip install --quiet --python "$venv/bin/python" "$@" && return
+        uv pip install --quiet --compile-bytecode --python "$venv/bin/python" "$@" && return
         echo "setup.sh: uv failed; trying pip" >&2
     fi
     "$venv/bin/pip" install --quiet --disable-pip-version-check "$@"
@@ -71,4 +71,6 @@ for file in ./*/pyproject.toml; do
     [ "${file%/*}" = "$without" ] || set -- "$@" $editable "${file%/*}"
 done
 install "$@"
+# With PYTHONDONTWRITEBYTECODE an editable install would be compiled anew at each start: 0.2 s.
+[ -z "$editable" ] || "$venv/bin/python" -m compileall -q ./*/ldlm_*
 "$venv/bin/ldlm-monitor" --version

@@ -4,7 +4,7 @@ import json
 
 from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.base.snapshot import RunView
-from ldlm_monitor.base.text.lines import status_lines
+from ldlm_monitor.base.text.lines import StatusLines
 from ldlm_monitor.judge.core.monitor import Monitor
 from ldlm_monitor.screen.draw import UNICODE
 from ldlm_monitor.screen.overview import summary
@@ -66,7 +66,7 @@ def seen(monitor: Monitor) -> str:
     line = [*drawn, *summary(snapshot, UNICODE)]
     page = landing_page(snapshot, lambda text: text).decode()
     return "\n".join(
-        ["".join(span.text for span in line), page, *status_lines(snapshot, snapshot.at)]
+        ["".join(span.text for span in line), page, *StatusLines().of(snapshot, snapshot.at)]
     )
 
 
@@ -148,5 +148,5 @@ def test_when_all_have_ended_the_status_says_how() -> None:
     log = trained()
     log.append(TRACEBACK, 20.0)
     log.monitor.tick(START + DAY)
-    (line,) = status_lines(log.monitor.snapshot(), START + DAY)
+    line, _ = StatusLines().of(log.monitor.snapshot(), START + DAY)
     assert line.endswith("STATUS    runs that have ended: 1 (1 crashed)")

@@ -7,7 +7,7 @@ import pytest
 
 from ldlm_callback import HealthCallback
 from ldlm_monitor.base.chunk import Chunk
-from ldlm_monitor.base.text.lines import status_lines
+from ldlm_monitor.base.text.lines import StatusLines
 from ldlm_monitor.finished.playback.log_replay import Replay
 from ldlm_monitor.judge.core.monitor import Monitor
 from ldlm_monitor.logs.parse.run_names import RunNames
@@ -143,7 +143,7 @@ def test_a_run_that_was_told_of_keeps_its_name_and_says_which_its_callback_gives
     again = monitor.feed(Chunk(str(rows), (1, 2, 0), 0, 1, first), NOW + 1.0)
     assert [each.key for each in again if each.state == "firing"] == []
     assert list(monitor.engine.active_keys()) == before
-    (line,) = status_lines(monitor.snapshot(), 0.0)
+    (line,) = StatusLines().of(monitor.snapshot(), 0.0)
     assert "train_20260129_101500 (qwen-7b)  CRITICAL" in line
 
 

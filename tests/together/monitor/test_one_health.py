@@ -4,7 +4,7 @@ import json
 
 from ldlm_monitor.base.records import Event, Position
 from ldlm_monitor.base.snapshot import RankView, RunView
-from ldlm_monitor.base.text.lines import status_lines
+from ldlm_monitor.base.text.lines import StatusLines
 from ldlm_monitor.finished.report.plain_text import health_report
 from ldlm_monitor.screen.draw import UNICODE
 from ldlm_monitor.screen.ranks import grid
@@ -34,7 +34,7 @@ def test_every_view_prints_the_level_and_why() -> None:
     assert set(kinds(run)) == {"incident", "alert"}
     assert all(reason.since is not None for reason in run.reasons)
     why = run.reasons[0].text
-    (status,) = status_lines(snapshot, snapshot.at)
+    (status,) = StatusLines().of(snapshot, snapshot.at)
     assert "CRITICAL" in status
     assert why[:60] in status
     assert why[:60] in landing_page(snapshot, lambda text: text).decode()

@@ -14,31 +14,42 @@ from ldlm_monitor.base.text.sanitize import jsonable, plain, summary_of
 CAUSE = 200
 """Characters of the first cause in an alert's line, and of the reasons in a run's. A choice: more
 fill over two terminal rows."""
-SHOWN_RUNS = 20
-"""The most active runs with a line each; else one line counts all. A choice: more fill a screen."""
+SHOWN_RUNS = 20  # the most changed runs with a line each. A choice: more fill a screen
 _PUBLIC = ("time", "alert", "state", "reason", "labels", "annotations", "value")
 """The fields of a transition in `--format json`, besides `position`: a public format."""
 
 
-def status_lines(snapshot: Snapshot, now: float) -> Iterator[str]:
-    """One line for each active run; for more than `SHOWN_RUNS`, one line with counts by state.
+class StatusLines:
+    """How the runs stand: one line, and a line for each whose health or state is new since then."""
 
-    `now` (Unix seconds) dates the lines, as an unchanged snapshot may be older.
-    """
-    shown = [run for run in snapshot.runs if run.ended_at is None]
-    head = f"{iso(now)}  {'STATUS':<8}  "
-    if not shown:
-        states = Counter(run.state for run in snapshot.runs)
-        ways = ", ".join(f"{count} {state}" for state, count in states.most_common())
-        ended = f"runs that have ended: {len(snapshot.runs)} ({ways})"
-        yield head + (ended if snapshot.runs else "no run yet")
-    elif len(shown) > SHOWN_RUNS:
-        counts = Counter(f"{run.health} {run.state}" for run in shown)
-        parts = (f"{count} {how}" for how, count in counts.most_common())
-        yield head + f"{len(shown)} runs  " + ", ".join(parts)
-    else:
-        for run in shown:
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {}
+
+    def of(self, snapshot: Snapshot, now: float) -> Iterator[str]:
+        """The lines at `now` (Unix seconds): an unchanged snapshot may be older.
+
+        A single active run has its line each time, with its step and losses.
+        """
+        standing = {run.name: f"{run.health} {run.state}" for run in snapshot.runs}
+        active = [run for run in snapshot.runs if run.ended_at is None]
+        changed = [run for run in snapshot.runs if standing[run.name] != self._known.get(run.name)]
+        self._known = standing
+        head = f"{iso(now)}  {'STATUS':<8}  "
+        if len(active) == 1:
+            changed = [*(run for run in changed if run is not active[0]), *active]
+        elif active:
+            counts = Counter(standing[run.name] for run in active)
+            parts = (f"{count} {how}" for how, count in counts.most_common())
+            yield head + f"{len(active)} runs  " + ", ".join(parts)
+        else:
+            ways = Counter(run.state for run in snapshot.runs).most_common()
+            ended = ", ".join(f"{count} {state}" for state, count in ways)
+            of = f"runs that have ended: {len(snapshot.runs)} ({ended})"
+            yield head + (of if snapshot.runs else "no run yet")
+        for run in changed[-SHOWN_RUNS:]:
             yield head + "  ".join(_status(run, now))
+        if (more := len(changed) - SHOWN_RUNS) > 0:
+            yield head + f"and {more} more have changed"
 
 
 def _status(run: RunView, now: float) -> Iterator[str]:

@@ -4,6 +4,7 @@ import math
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from statistics import fmean, median
 
@@ -13,6 +14,7 @@ from ldlm_monitor.finished.compare.difference_words import SPEED_BY
 from ldlm_monitor.finished.compare.intervals import LEAST_VALUES
 from ldlm_monitor.finished.playback.log_replay import ReplaySettings, gather, refuse_unreadable
 from ldlm_monitor.finished.readings import Column, Readings, RunReadings
+from ldlm_monitor.logs.history.merge import History
 from ldlm_monitor.logs.parse import Parser
 from ldlm_monitor.logs.parse.run_names import RunNames
 
@@ -153,13 +155,17 @@ def steady_from(values: Sequence[float]) -> int:
 
 
 def sides_of(
-    inputs: Sequence[ReplaySettings], warm_up: float | None, notice: Callable[[str], None]
+    inputs: Sequence[ReplaySettings],
+    warm_up: float | None,
+    notice: Callable[[str], None],
+    reading: Callable[[History], AbstractContextManager[object]] = nullcontext,
 ) -> list[Side]:
     """One side for each input, uniquely named. `warm_up`: as for `Side`. `notice` gets remarks.
 
+    `reading`: a context in which a history is played.
     Raises `InputError`, or `FormatError` for a bad format file.
     """
-    found = [_read(each, notice) for each in inputs]
+    found = [_read(each, notice, reading) for each in inputs]
     names = [readings.name for readings in found]
     if len(set(names)) < len(names):
         names = [each.files[0] for each in inputs]
@@ -170,7 +176,11 @@ def sides_of(
     return [Side(name, each, warm_up) for name, each in zip(unique, found, strict=True)]
 
 
-def _read(settings: ReplaySettings, notice: Callable[[str], None]) -> RunReadings:
+def _read(
+    settings: ReplaySettings,
+    notice: Callable[[str], None],
+    reading: Callable[[History], AbstractContextManager[object]],
+) -> RunReadings:
     named = settings.files[-1]  # of a run's log, rotated or not
     if record := read_record(Path(named)):
         return record.readings()
@@ -179,8 +189,9 @@ def _read(settings: ReplaySettings, notice: Callable[[str], None]) -> RunReading
     for text in notices:
         notice(text)
     readings = Readings(Parser(settings.formats), names)
-    for when, chunk, file in history.play():
-        readings.feed(chunk, when, timed=file.timeline.timed)
+    with reading(history):
+        for when, chunk, file in history.play():
+            readings.feed(chunk, when, timed=file.timeline.timed)
     refuse_unreadable(history)
     readings.finish(file.path for file in history.all)
     found = [run for run in readings.runs.values() if run.first_step is not None]

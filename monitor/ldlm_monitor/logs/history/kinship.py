@@ -6,7 +6,8 @@ or process that the log names, losses that agree at the same steps, and times th
 
 import math
 import re
-from collections.abc import Collection, Iterator
+from array import array
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -14,7 +15,7 @@ from pathlib import Path
 from statistics import median
 
 from ldlm_monitor.base.chunk import Chunk, Origin
-from ldlm_monitor.base.records import Sample
+from ldlm_monitor.base.records import Sample, SampleBlock
 from ldlm_monitor.logs.history.file_head import (
     HEAD_BYTES,
     callback_header,
@@ -47,6 +48,14 @@ FEW_BYTES = 16 * 1024  # up to here, each row more is looked at; a choice, it ta
 _LOSS = compile_pattern(r"(?i)loss\D{1,16}\d")
 
 
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """Finite losses, each at its step, in the order of their rows."""
+
+    steps: Sequence[int]
+    values: Sequence[float]
+
+
 @dataclass(slots=True)
 class Traits:
     """The facts in which launches differ. Times are Unix seconds; `start` is None if unknown.
@@ -66,8 +75,8 @@ class Traits:
     processes: frozenset[str] = frozenset()
     facts: LaunchFacts = field(default_factory=LaunchFacts)
 
-    def losses(self, look: int) -> dict[int, list[float]]:
-        """The finite losses at each step, in `look` first and last bytes."""
+    def losses(self, look: int) -> "Losses":
+        """The finite losses, in `look` bytes from the first one on and `look` last ones."""
         return _losses(self.path, self.inode, self.size, look, self.disk)
 
 
@@ -126,17 +135,24 @@ def _launch(
     return start, str(header["run"]), frozenset({process}), LaunchFacts()
 
 
-@lru_cache(maxsize=1024)  # looks. A choice: more cost memory, fewer are repeated at each search
-def _losses(path: Path, inode: int, size: int, look: int, disk: Disk) -> dict[int, list[float]]:
+@lru_cache(maxsize=256)  # looks, of up to 100 kB. A choice: fewer are repeated at each search
+def _losses(path: Path, inode: int, size: int, look: int, disk: Disk) -> Losses:
     del inode  # only a key, as in `_launch`
-    losses: dict[int, list[float]] = {}
+    steps, losses = array("q"), array("d")
     for data in _looked_at(path, size, look, disk):
         chunk = Chunk(str(path), (0, 0, 0), 0, 1, data, final=True)
-        for each in _parser().feed(chunk, Origin(""), 0.0):
-            loss = each.values.get("loss", math.nan) if isinstance(each, Sample) else math.nan
-            if isinstance(each, Sample) and each.step is not None and math.isfinite(loss):
-                losses.setdefault(each.step, []).append(loss)
-    return losses
+        for each in _parser().feed_blocks(chunk, Origin(""), 0.0):
+            if isinstance(each, SampleBlock):
+                cells = each.sparse.get("loss", {})
+                rows = range(len(each)) if "loss" in each.values else cells
+                steps.extend(each.steps[row] for row in rows)
+                losses.extend(each.values.get("loss", cells.values()))
+            elif isinstance(each, Sample) and each.step is not None:
+                loss = each.values.get("loss", math.nan)
+                if math.isfinite(loss):
+                    steps.append(each.step)
+                    losses.append(loss)
+    return Losses(steps, losses)
 
 
 def _looked_at(path: Path, size: int, look: int, disk: Disk) -> Iterator[bytes]:
@@ -228,19 +244,20 @@ def _is_older(log: Traits, other: Traits) -> str:
 
 
 def _is_ahead(log: Traits, other: Traits) -> bool:
-    steps = sorted(log.losses(LOOKS[0]))
+    steps = sorted({*log.losses(LOOKS[0]).steps})
     if len(steps) < 2:
         return False
     stride = median(after - before for before, after in pairwise(steps))
-    return max(other.losses(HEAD_BYTES), default=0) > steps[-1] + stride
+    return max(other.losses(HEAD_BYTES).steps, default=0) > steps[-1] + stride
 
 
 def _compared(log: Traits, other: Traits) -> list[float]:
     """The differences of losses, by the shortest look at the log that decides."""
     apart: list[float] = []
-    theirs = other.losses(HEAD_BYTES)
-    for look in LOOKS if theirs else ():
-        apart = differences(log.losses(look), theirs)
+    for look in LOOKS:
+        ours = log.losses(look)
+        # A log without losses agrees with no file, which then need not be read.
+        apart = differences(ours, other.losses(HEAD_BYTES)) if ours.steps else apart
         if len(apart) >= SHARED_STEPS:
             break
     return apart
@@ -253,19 +270,24 @@ def _overlap(log: Traits, other: Traits) -> bool:
     return other.start is not None and other.start <= late and other.end >= begun
 
 
-def differences(log: dict[int, list[float]], other: dict[int, list[float]]) -> list[float]:
+def differences(log: Losses, other: Losses) -> list[float]:
     """The relative differences of losses at the steps that both have.
 
     Rows of the callback and of trainers number steps from 0, many logs from 1: the nearer counts.
     """
-    pairs = (
-        [(a, b) for a in values for each in (step, step - 1) for b in other.get(each, ())]
-        for step, values in log.items()
-    )
-    return [min(abs(a - b) / max(abs(a), abs(b), TINY) for a, b in each) for each in pairs if each]
+    ours: dict[int, list[float]] = {}
+    for step, loss in zip(log.steps, log.values, strict=True):
+        ours.setdefault(step, []).append(loss)
+    nearest: dict[int, float] = {}
+    for step, loss in zip(other.steps, other.values, strict=True):
+        for shown in (step, step + 1):
+            for each in ours.get(shown, ()):
+                apart = abs(each - loss) / max(abs(each), abs(loss), TINY)
+                nearest[shown] = min(apart, nearest.get(shown, math.inf))
+    return [*nearest.values()]
 
 
 def has_losses(path: Path, disk: Disk) -> bool:
     """Whether a file's first or last bytes have a loss at a step. Raises `TimeoutError`."""
     traits = traits_of(path, disk, exact=True)
-    return any(traits.losses(look) for look in LOOKS)
+    return any(traits.losses(look).steps for look in LOOKS)

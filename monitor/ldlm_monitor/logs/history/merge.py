@@ -6,7 +6,7 @@ so that rank 63 is not judged after rank 0's whole history.
 
 import heapq
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,7 +50,8 @@ class History:
 
     `unreadable`: files that could not be read, or not to their end, with the error. `ends`: no
     more bytes will follow. `streams`: inputs that are no files, read once. `ahead`: rows with times
-    come with those of the same `AHEAD_SECONDS`, before all else of these.
+    come with those of the same `AHEAD_SECONDS`, before all else of these. `watch`: called by `play`
+    after each piece with the bytes played and those of all files.
     """
 
     files: list[HistoryFile] = field(default_factory=list)
@@ -59,6 +60,7 @@ class History:
     notices: list[str] = field(default_factory=list)
     ends: bool = True
     ahead: bool = False
+    watch: Callable[[int, int], None] | None = None
 
     @property
     def size(self) -> int:
@@ -89,9 +91,12 @@ class History:
 
     def play(self) -> Iterator[tuple[float, Chunk, HistoryFile | StreamFile]]:
         """Time (Unix seconds), bytes and file of each piece; an unreadable file ends early."""
-        files = self.all
+        files, total, done = self.all, self.size, 0
         for _, _, index, _, when, chunk in self._merged(files):
             yield when, chunk, files[index]
+            done += len(chunk.data)
+            if self.watch is not None:
+                self.watch(done, total)
 
     def since(self, when: float, chunk: Chunk, file: HistoryFile | StreamFile) -> float | None:
         """The begin of the `AHEAD_SECONDS` at which a piece of the time `when` comes; None: then.

@@ -15,7 +15,7 @@ class Apart(NamedTuple):
     """Files near a log that are no companions of it, and why."""
 
     log: Path
-    files: str
+    files: tuple[Path, ...]
     why: str
 
 
@@ -41,16 +41,18 @@ def set_apart(
             if names.origin(str(followed)).run == run:
                 names.tie(str(followed), own_run(str(followed), run))
         by_reason.setdefault(f"because {each.reason}; {end}", []).append(each.path)
-    return [Apart(log, _listed(paths), why) for why, paths in by_reason.items()]
+    return [Apart(log, tuple(paths), why) for why, paths in by_reason.items()]
 
 
 def notices_of(apart: Iterable[Apart]) -> Iterator[str]:
-    """A notice for the logs that have the same files apart for the same reason."""
-    logs: dict[tuple[str, str], list[Path]] = {}
+    """A notice for each reason: the files that are apart for it, and from which logs."""
+    by_reason: dict[str, list[Apart]] = {}
     for each in apart:
-        logs.setdefault((each.files, each.why), []).append(each.log)
-    for (files, why), paths in logs.items():
-        yield f"{files}: no companion of {_listed(paths)}, {why}"
+        by_reason.setdefault(each.why, []).append(each)
+    for why, found in by_reason.items():
+        files = dict.fromkeys(path for each in found for path in each.files)
+        logs = dict.fromkeys(each.log for each in found)
+        yield f"{_listed([*files])}: no companion of {_listed([*logs])}, {why}"
 
 
 def _listed(paths: Sequence[Path]) -> str:

@@ -3,13 +3,14 @@
 import re
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from ldlm_monitor.base.errors import UsageError
 from ldlm_monitor.service.cli.flags import Companions, InputFlags, check_chart, settings, write_file
+from ldlm_monitor.service.cli.reading import Reading
 
 
 def compare(
@@ -56,6 +57,7 @@ def compare(
         [settings(flags, [_measured(run)], companions=companions) for run in runs],
         _warm_up(warm_up),
         notice=lambda text: print(text, file=sys.stderr),
+        reading=_Whole,
     )
     found = compared(sides, targets=targets, at=points, confidence=confidence)
     if plot is not None:
@@ -64,6 +66,14 @@ def compare(
         write_file(plot, page(charts(sides)), "--plot")
     sys.stdout.write(found.model_dump_json(indent=2) + "\n" if json else table(found))
     return 0
+
+
+class _Whole(Reading):
+    """Ctrl-C ends the command: parts of runs are not compared."""
+
+    def __exit__(self, *raised: Any) -> bool:
+        super().__exit__(*raised)
+        return False
 
 
 def _measured(word: str) -> str:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from cyclopts import Parameter, Token
 
-from ldlm_monitor.base.errors import UsageError
+from ldlm_monitor.base.errors import INTERRUPTED, UsageError
 from ldlm_monitor.base.text.format import utc
 from ldlm_monitor.service.cli.flags import (
     InputFlags,
@@ -21,6 +21,7 @@ from ldlm_monitor.service.cli.flags import (
     settings_for_inputs,
     write_file,
 )
+from ldlm_monitor.service.cli.reading import read_to_end
 
 SHOWN_VALUES = 250
 """Values of a series in a range query without a step. A choice: as many as a chart shows."""
@@ -79,7 +80,7 @@ def query(
     played = replay_of(found)
     engine = played.monitor.engine
     engine.retain(math.inf)
-    played.end()
+    _, is_interrupted = read_to_end(played)
     view, notes = engine.view(None, played.monitor.clock), Notes()
     if plot is not None or {start, end, step} != {None}:
         begin = view.first if start is None else start
@@ -98,7 +99,7 @@ def query(
         print("no series: the expression selects nothing in these logs")
     else:
         _print_table(("value", "labels"), rows)
-    return 0
+    return INTERRUPTED if is_interrupted else 0
 
 
 def _checked(start: float, end: float, step: float) -> float:
@@ -149,10 +150,9 @@ def goodput(*files: str, form: Form = "table", flags: InputFlags | None = None) 
     """
     from ldlm_monitor.base.text.format import duration
     from ldlm_monitor.finished.report.document import report
-    from ldlm_monitor.service.cli.report import read
 
     settings = settings_for_inputs(flags, files, once=True)
-    snapshot = read(settings)
+    snapshot, is_interrupted = read_to_end(replay_of(settings, looks=True))
     if not snapshot.runs:
         raise UsageError("no training was found", where=" ".join(files), remedy="name its log")
     without = snapshot.model_copy(update={"curves": {}})
@@ -163,7 +163,7 @@ def goodput(*files: str, form: Form = "table", flags: InputFlags | None = None) 
             names = ("title", "opened_at", "lost_seconds")
             incidents = [{name: getattr(each, name) for name in names} for each in run.incidents]
             print(json.dumps({"run": run.name, "goodput": found, "incidents": incidents}))
-        return 0
+        return INTERRUPTED if is_interrupted else 0
     rows: list[tuple[str, ...]] = []
     costs: list[tuple[str, ...]] = []
     for run in runs:
@@ -200,7 +200,7 @@ def goodput(*files: str, form: Form = "table", flags: InputFlags | None = None) 
     if costs:
         print()
         _print_table(("run", "lost", "GPU hours", "cost", "incident"), costs)
-    return 0
+    return INTERRUPTED if is_interrupted else 0
 
 
 def _amount(value: float | None) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from ldlm_monitor.base.errors import UsageError
+from ldlm_monitor.base.errors import INTERRUPTED, UsageError
 from ldlm_monitor.service.cli.flags import (
     ReplayFlags,
     ScreenFlags,
@@ -24,6 +24,7 @@ from ldlm_monitor.service.cli.flags import (
     settings_for_inputs,
 )
 from ldlm_monitor.service.cli.follow import require_terminal, show_screen
+from ldlm_monitor.service.cli.reading import Reading, read_to_end
 
 if TYPE_CHECKING:
     from ldlm_monitor.service.config import Settings
@@ -78,10 +79,13 @@ def replay(
 
     played = replay_of(found)
     line = transition_json if form == "json" else transition_line
-    for transition in played.transitions():
-        if form == "json" or not transition.is_heartbeat:
-            sys.stdout.write(line(transition) + "\n")
-    return exit_code(played.snapshot(), found.fail_on)
+    # On one terminal the transitions themselves show how far it is.
+    with Reading(played.history, is_shown=not sys.stdout.isatty()) as reading:
+        for transition in played.transitions():
+            if form == "json" or not transition.is_heartbeat:
+                sys.stdout.write(line(transition) + "\n")
+    reading.say_part()
+    return INTERRUPTED if reading.is_interrupted else exit_code(played.snapshot(), found.fail_on)
 
 
 def demo(*, speed: _Speed = SPEED, flags: ScreenFlags | None = None) -> int:
@@ -127,7 +131,7 @@ def _decide(found: Settings, truth: Path | None, form: str) -> int:
         lines = decision_score.decision_score_text(score)
         print(score.model_dump_json(indent=2) if form == "json" else "\n".join(map(plain, lines)))
         return 0
-    snapshot = replay_of(found).end()
+    snapshot, is_interrupted = read_to_end(replay_of(found))
     for run in snapshot.runs:
         if form == "json":
             print(decision_score.decision_json(run))
@@ -137,7 +141,7 @@ def _decide(found: Settings, truth: Path | None, form: str) -> int:
         for place in decided.evidence:
             print(plain(f"    {place.path}:{place.line}"))
         print(f"    if wrong: {decided.if_wrong}")
-    return exit_code(snapshot, found.fail_on)
+    return INTERRUPTED if is_interrupted else exit_code(snapshot, found.fail_on)
 
 
 def _play(found: Settings, recording: Path | None, *, name: str, speed: float | None) -> int:

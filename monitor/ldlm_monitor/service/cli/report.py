@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from ldlm_monitor.base.errors import UsageError
+from ldlm_monitor.base.errors import INTERRUPTED, UsageError
 from ldlm_monitor.service.cli.flags import (
     JudgeFlags,
     exit_code,
@@ -16,6 +16,7 @@ from ldlm_monitor.service.cli.flags import (
     settings_for_inputs,
     write_file,
 )
+from ldlm_monitor.service.cli.reading import read_to_end
 
 if TYPE_CHECKING:
     from ldlm_monitor.base.snapshot import Snapshot
@@ -47,19 +48,14 @@ def report(
 
 def write_once(found: Settings, output: Path | None = None) -> int:
     """Reads the files to their ends and writes the report (None: to stdout); the exit code."""
-    snapshot = read(found)
+    snapshot, is_interrupted = read_to_end(replay_of(found, looks=True))
     suffix = output.suffix.lower() if output else ".txt"
     text = _rendered(snapshot, suffix, found.gpu_hour_price)
     if output is None:
         sys.stdout.write(text)
     else:
         write_file(output, text, "--output")
-    return exit_code(snapshot, found.fail_on)
-
-
-def read(found: Settings) -> Snapshot:
-    """The last snapshot of the files, read to their ends."""
-    return replay_of(found, looks=True).end()
+    return INTERRUPTED if is_interrupted else exit_code(snapshot, found.fail_on)
 
 
 def run_page(snapshot: Snapshot, name: str) -> tuple[str, str] | None:

@@ -15,7 +15,7 @@ from ldlm_monitor.base.points import Point
 from ldlm_monitor.base.queries import Source
 from ldlm_monitor.base.snapshot import Snapshot
 from ldlm_monitor.base.text.addresses import is_loopback
-from ldlm_monitor.base.text.lines import status_lines
+from ldlm_monitor.base.text.lines import StatusLines
 from ldlm_monitor.base.text.sanitize import redact
 from ldlm_monitor.finished.playback.recording import Recorder
 from ldlm_monitor.host.probe.host import HostProbe
@@ -188,7 +188,7 @@ def _follow(
     load: Callable[[], Settings],
 ) -> None:
     clock = JudgingClock()
-    status_at = clock.now() + settings.interval
+    status_at, status = clock.now() + settings.interval, StatusLines()
     dirty: set[Path] | None = None
     while not (signals.stop or pump.ended):
         now = _judging_time(clock, pump)
@@ -198,7 +198,7 @@ def _follow(
         calls.run()
         if not signals.has_screen and now >= status_at:
             status_at = now + settings.interval
-            for line in status_lines(pump.snapshot, now):
+            for line in status.of(pump.snapshot, now):
                 pump.dispatcher.print_line(line)
         dirty = waker.wait(pump.pause(max(now, time.time() + clock.ahead)))
     if pump.caught_up:
