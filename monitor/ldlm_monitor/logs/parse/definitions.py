@@ -14,6 +14,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ldlm_monitor.base.errors import FormatError, first_problem
+from ldlm_monitor.base.meaning import Cause, Ending, Fault, How, Phase, Word
 from ldlm_monitor.base.names import Severity
 from ldlm_monitor.base.records import Scalar
 from ldlm_monitor.base.text.yaml_loader import YAML_LOADER
@@ -247,8 +248,50 @@ class EventDefinition(DefinitionPart):
         return self
 
 
+class AccusationKeys(DefinitionPart):
+    """How an event accuses ranks; see `base.meaning.Accusation`."""
+
+    how: How
+    order: int = 0
+    who: str = ""
+    what: str = ""
+
+
+class MeaningKeys(DefinitionPart):
+    """What a kind of event means; see `base.meaning.Meaning`. Without `cause`: by family and role."""
+
+    cause: Cause | None = None
+    words: tuple[Word, ...] = Field(default=(), alias="is")
+    ends: Ending | None = None
+    lasts: bool = False
+    opens: bool = False
+    fault: Fault | None = None
+    shows: tuple[Fault, ...] = ()
+    accuses: AccusationKeys | None = None
+    pause: tuple[Phase, Phase] | None = None
+    counts: Literal["skipped", "restarts"] | None = None
+    writer: Literal["scheduler"] | None = None
+
+
+class MeaningCase(MeaningKeys):
+    """Keys that hold where fields of the event (also `message`, `severity`, `role`) match `when`.
+
+    They hold whatever the role, as the case looks at the event itself.
+    """
+
+    when: dict[str, str] = Field(min_length=1)
+
+
+class KindMeaning(MeaningKeys):
+    """What a kind of event means; of its `cases`, each that holds changes that, in their order."""
+
+    cases: tuple[MeaningCase, ...] = ()
+
+
 class Definitions(DefinitionPart):
     """One definition file. Patterns in `benign` suppress events that are recognised by level.
+
+    `meanings`: by kind, what its events mean.
 
     `priority`: the rules of the file with the lowest are tried first. `experimental`: the
     definitions are made from the trainer's source code, not from a log.
@@ -263,6 +306,7 @@ class Definitions(DefinitionPart):
     lines: tuple[SampleLine, ...] = ()
     events: tuple[EventDefinition, ...] = ()
     benign: tuple[str, ...] = ()
+    meanings: dict[str, KindMeaning] = Field(default_factory=dict)
 
 
 def document(path: Path) -> Any:

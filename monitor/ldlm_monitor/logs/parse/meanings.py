@@ -1,0 +1,148 @@
+"""What events mean, by the `meanings` of definition files and by their family and role.
+
+A kind of the packaged files has its meaning there. An event of a user's own file carries what that
+file says of it in its field `meaning`, as it carries its family and role: so a copy of the event,
+also one that was written as JSON, means the same.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from typing import Any, Final
+
+import re2
+import yaml
+
+from ldlm_monitor.base.meaning import NOTHING, Accusation, Cause, Meaning
+from ldlm_monitor.base.records import Event, FieldValue, Scalar
+from ldlm_monitor.base.text.yaml_loader import YAML_LOADER
+from ldlm_monitor.logs.parse.definitions import packaged_files
+
+CAUSE_ROLES: Final = frozenset({"root", "evidence"})  # roles of events that can be a cause
+_BY_FAMILY: Final[Mapping[str, Cause]] = {
+    "scheduler": "external",
+    "host": "hardware",
+    "nccl": "network",
+}
+"""The cause that an event can be where its kind has none of its own; of other families: local."""
+_NAMING_ROLES: Final = CAUSE_ROLES | {"context", "death"}
+"""Roles of events that may accuse another rank."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """Changes of a meaning, where fields of the event match the regular expressions of `when`."""
+
+    when: tuple[tuple[str, Any], ...]
+    changes: Mapping[str, Any]
+
+    def holds(self, texts: Mapping[str, object]) -> bool:
+        return all(
+            (text := texts.get(name)) is not None and pattern.search(str(text)) is not None
+            for name, pattern in self.when
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    changes: Mapping[str, Any]
+    cases: tuple[_Case, ...]
+
+
+_UNKNOWN: Final = _Kind({}, ())
+
+
+def meaning_of(event: Event, role: str | None = None) -> Meaning:
+    """What an event means; `role` (None: its own) as the judge sees it."""
+    fields = event.fields
+    role = str(fields.get("role", "context")) if role is None else role
+    family = str(fields.get("family", ""))
+    if isinstance(own := fields.get("meaning"), dict):
+        return replace(_meaning(_UNKNOWN, family, role), **_read(own))
+    return meaning_of_kind(event.kind, role, family, event.severity, event.message, fields)
+
+
+def meaning_of_kind(
+    kind: str,
+    role: str = "root",
+    family: str = "",
+    severity: str = "error",
+    message: str = "",
+    fields: Mapping[str, FieldValue] = {},  # noqa: B006 - never changed
+) -> Meaning:
+    """What an event of a packaged kind, or of an unknown one, means with these fields."""
+    known = _packaged().get(kind, _UNKNOWN)
+    found = _base(kind, family, role)
+    if known.cases:
+        texts = {**fields, "severity": severity, "message": message, "role": role}
+        for case in known.cases:
+            found = replace(found, **case.changes) if case.holds(texts) else found
+    return found
+
+
+def said(keys: Mapping[str, Any], event: Event) -> dict[str, Scalar]:
+    """The field `meaning` of an event, by the keys that a user's file has for its kind."""
+    kind = _kind(keys)
+    changes = dict(keys)
+    texts = {**event.fields, "severity": event.severity, "message": event.message}
+    for case, given in zip(kind.cases, keys.get("cases", ()), strict=True):
+        if case.holds(texts):
+            changes |= given
+    return {
+        key: ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+        for key, value in changes.items()
+        if key not in ("cases", "when", "accuses") and value is not None
+    }
+
+
+@lru_cache(maxsize=4096)  # kinds are some hundred, but a forged field may have any text
+def _base(kind: str, family: str, role: str) -> Meaning:
+    return _meaning(_packaged().get(kind, _UNKNOWN), family, role)
+
+
+def _meaning(kind: _Kind, family: str, role: str) -> Meaning:
+    """The meaning without cases. Only some roles can be a cause, and context ends nothing."""
+    found = replace(NOTHING, **{"cause": _BY_FAMILY.get(family, "local"), **kind.changes})
+    causes = _NAMING_ROLES if found.cause == "named" else CAUSE_ROLES
+    if role not in causes:
+        found = replace(found, cause="none")
+    return replace(found, ends=None) if role == "context" else found
+
+
+@cache
+def _packaged() -> Mapping[str, _Kind]:
+    """The kinds of the packaged files: of each file its part before the events alone."""
+    heads = (path.read_bytes().partition(b"\nevents:")[0] for path in packaged_files())
+    found: dict[str, _Kind] = {}
+    for head in heads:
+        if b"\nmeanings:" in head:
+            given = yaml.load(head, Loader=YAML_LOADER)["meanings"]
+            found |= {kind: _kind(keys) for kind, keys in given.items()}
+    return found
+
+
+def _kind(keys: Mapping[str, Any]) -> _Kind:
+    cases = tuple(
+        _Case(
+            tuple((name, re2.compile(text)) for name, text in case["when"].items()),
+            _read({key: value for key, value in case.items() if key != "when"}),
+        )
+        for case in keys.get("cases", ())
+    )
+    return _Kind(_read({key: value for key, value in keys.items() if key != "cases"}), cases)
+
+
+def _read(keys: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of a definition file, or of the field `meaning`, as fields of `Meaning`."""
+    found: dict[str, Any] = {}
+    for key, value in keys.items():
+        items = value.split(", ") if isinstance(value, str) else value
+        if key in ("is", "shows"):
+            found["words" if key == "is" else key] = frozenset(items)
+        elif key == "pause":
+            found[key] = tuple(items)
+        elif key == "accuses":
+            found[key] = Accusation(**value)
+        else:
+            found[key] = value
+    return found
