@@ -20,14 +20,19 @@ Word: TypeAlias = Literal[
     "start",  # between two attempts; of no failure
     "restart",  # a launcher starts all its workers again
     "first words",  # a program prints it before it trains
+    "results",  # the numbers with which a training ends
     "left",  # nobody writes the log any more
     "look",  # a look at hosts: outdated by the next step
     "early",  # no failure, but may be logged before the first line of one
     "aftermath",  # survivors log it every second, or a process at its exit
     "vague",  # follows from most causes: anything else says more
     "dies with",  # of a process's death: says more than what is vague, less than all else
+    "silence",  # a look at the processes of a run that takes no step
     "finding",  # evidence on why a run takes no step
     "hint",  # opens no incident, but is all that some logs say of their end
+    "forced",  # a launcher kills a process that ignored SIGTERM
+    "names group",  # follows a timeout with the process group of its collective
+    "exit report",  # a scheduler reports the exit of a task
     "names peer",  # has the address of the peer that was lost
     "course",  # changes the course of a run: part of its timeline
     "urgent",  # judged at once, as the run may end soon after it

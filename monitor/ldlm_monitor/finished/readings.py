@@ -15,9 +15,11 @@ from dataclasses import dataclass, field
 from ldlm_monitor.base.chunk import Chunk, Origin
 from ldlm_monitor.base.names import RATES
 from ldlm_monitor.base.records import Event, Record, Sample, SampleBlock
+from ldlm_monitor.judge.run.lifecycle import SETTINGS
 from ldlm_monitor.judge.run.pace import StepDurations
 from ldlm_monitor.judge.run.quantity import ValueSource, is_of_its_rank, source_of
 from ldlm_monitor.logs.parse import Parser, is_rows
+from ldlm_monitor.logs.parse.meanings import meaning_of
 from ldlm_monitor.logs.parse.run_names import RunNames
 
 STEPS = "steps"
@@ -219,7 +221,7 @@ class RunReadings:
 
     def add_settings(self, event: Event) -> None:
         """Add the settings that an event names."""
-        if event.kind in ("config", "run_started"):
+        if event.kind == SETTINGS or {"start", "first words"} <= meaning_of(event).words:
             for name, value in event.fields.items():
                 if name not in ("family", "role") and isinstance(value, str | int | float):
                     self.settings[name] = str(value)

@@ -18,19 +18,13 @@ from ldlm_monitor.base.text.format import counted, duration, number, utc
 from ldlm_monitor.base.text.sanitize import jsonable, plain, shorten, summary_of
 from ldlm_monitor.finished.report.alert_advice import firing, recommendations
 from ldlm_monitor.judge.core.run_health import HEALTH, worst_health
+from ldlm_monitor.logs.parse.meanings import meaning_of
 
 TIMELINE = 200
 """Newest entries kept of a run's timeline: a choice; more fill screens, fewer drop some."""
 ISSUES = 8
 """Issues kept, one for each kind and rank: a choice; more fill a screen. `parse` has all events."""
 ISSUE_TEXT = 200  # characters of an issue's message: a choice; more than three lines bury others
-_LIFECYCLE = frozenset(
-    {"run_started", "run_resumed", "run_finished", "run_action", "run_restart", "run_given_up"}
-    | {"checkpoint_failed", "skipped_step"}
-)
-"""Kinds of events in the timeline, which change a run's course. Issues and alerts show others."""
-_AT_ONCE = {"run_started": -1, "run_finished": 1}
-"""Sort keys among entries of the same time (others: 0): a run's start goes first, its end last."""
 _TEXT = 2000
 """Characters kept of a text: a choice above any summary or action, so that no dump fills a page."""
 
@@ -222,9 +216,9 @@ def _timeline(run: RunView, snapshot: Snapshot, incidents: Sequence[IncidentView
     """The newest entries by time; an event without a time follows the event read before it."""
     found = [(entry.time or -math.inf, 0, entry) for entry in _news(run, snapshot, incidents)]
     last = -math.inf
-    for kind, entry in _turns(run, snapshot):
+    for rank, entry in _turns(run, snapshot):
         last = last if entry.time is None else entry.time
-        found.append((last, _AT_ONCE.get(kind, 0), entry))
+        found.append((last, rank, entry))
     return [entry for *_, entry in sorted(found, key=lambda each: each[:2])][-TIMELINE:]
 
 
@@ -244,13 +238,18 @@ def _news(run: RunView, snapshot: Snapshot, incidents: Sequence[IncidentView]) -
         yield Entry(time=transition.time, kind="alert", severity=kept, text=text)
 
 
-def _turns(run: RunView, snapshot: Snapshot) -> Iterator[tuple[str, Entry]]:
-    bounds = {"run_started": run.started_at, "run_finished": run.ended_at}
+def _turns(run: RunView, snapshot: Snapshot) -> Iterator[tuple[int, Entry]]:
+    """Events that change the run's course; of the same time, a start is first, an end is last."""
     for event in snapshot.events:
-        if event.run == run.name and event.kind in _LIFECYCLE:
-            text = f"{event.kind.replace('_', ' ')}: {event.message}"
-            when = event.time if event.time is not None else bounds.get(event.kind)
-            yield event.kind, Entry(time=when, kind="event", severity=event.severity, text=text)
+        meaning = meaning_of(event)
+        if event.run != run.name or "course" not in meaning.words:
+            continue
+        is_start = {"start", "first words"} <= meaning.words
+        rank = -1 if is_start else 1 if meaning.ends == "finished" else 0
+        bound = {-1: run.started_at, 1: run.ended_at}.get(rank)
+        when = bound if event.time is None else event.time
+        text = f"{event.kind.replace('_', ' ')}: {event.message}"
+        yield rank, Entry(time=when, kind="event", severity=event.severity, text=text)
 
 
 def _curve(curve: CurveView) -> Curve:

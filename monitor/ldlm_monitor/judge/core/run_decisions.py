@@ -12,19 +12,15 @@ from ldlm_monitor.base.snapshot import CurveView, RunView
 from ldlm_monitor.judge.incidents import Incidents
 from ldlm_monitor.judge.incidents.clues import fails
 from ldlm_monitor.judge.incidents.decision_table import DecisionFacts, Numbers, decide, is_repeated
+from ldlm_monitor.judge.incidents.folded_evidence import NONFINITE
 from ldlm_monitor.judge.run.fleet import Fleet
 from ldlm_monitor.judge.run.training_run import TrainingRun
+from ldlm_monitor.logs.parse.meanings import meaning_of
 
 SPIKE: Final = 2.0
 """Multiple of the median loss from which the losses before a NaN are of its spike. A choice: the
 spikes in the figures of PaLM (arXiv 2204.02311, 5.1) are above it, noise of batches is not."""
 BEFORE: Final = 20  # logged losses of that median: a choice; fewer are noise, more are the past
-_HINTS: Final = frozenset(
-    {"elastic_agent_signaled", "nccl_warn", "nccl_ib_async_event", "nccl_ib_verbs_failed"}
-    | {"python_exception"}
-)
-"""Kinds that open no incident, but are all that some logs say of their end."""
-_NONFINITE: Final = "nonfinite_metric"
 
 
 def decided(
@@ -98,7 +94,7 @@ def _of_incident(
 ) -> DecisionView:
     root = incident.root
     present = incident.attempt == run.life.attempts.number
-    of_loss = _facts_of_loss(run) if present or root.kind == _NONFINITE else DecisionFacts()
+    of_loss = _facts_of_loss(run) if present or root.kind == NONFINITE else DecisionFacts()
     lines = [root.position, *(each.position for each in incident.excerpt)]
     return decide(
         replace(
@@ -148,8 +144,9 @@ def _last_word(run: TrainingRun, events: Sequence[Event]) -> Event | None:
         place = event.position
         is_later = run.progress.step is None or place.path != step.path or place.line >= step.line
         # A rank was sent SIGTERM although its run was not over.
-        is_left = event.kind == "elastic_sigterm_peer" and run.life.state != "finished"
-        if is_later and (fails(event) or event.kind in _HINTS or is_left):
+        words = meaning_of(event).words
+        is_left = "sigterm" in words and run.life.state != "finished"
+        if is_later and (fails(event) or "hint" in words or is_left):
             return event
     return None
 

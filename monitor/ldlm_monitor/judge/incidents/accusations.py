@@ -5,22 +5,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from ldlm_monitor.base import meaning
+from ldlm_monitor.base.meaning import How
 from ldlm_monitor.base.text.format import names_of
 from ldlm_monitor.judge.incidents.clues import Clue, Tier, named_ranks, rank_in, ranks_in
 from ldlm_monitor.judge.incidents.communication import Collective
-from ldlm_monitor.judge.incidents.folded_evidence import Evidence
+from ldlm_monitor.judge.incidents.folded_evidence import Evidence, Fold
 from ldlm_monitor.judge.incidents.roster import RootCause, RunFacts, by_sources
 
 _FEW: Final = 8
 """At most one rank in 8 is accused by a sign that all ranks show in a common hang. With 8, one rank
 of a node of 8 GPUs can still be accused."""
-_REPORTS: Final = (
-    ("monitored_barrier_failed", "the barrier timed out waiting for", "did not reach the barrier"),
-    ("ras_status", "NCCL's own status lacks", "missing or dead by NCCL's status"),
-    ("fr_dump", "the flight record lacks", "did not join the collective"),
-    ("stack_dump", "the stacks of all ranks, compared, accuse", "not in the collective"),
-)
-"""Event kind, text before the accused ranks, and the fault of which they are accused."""
+MISMATCH: Final = "collective_mismatch"
+"""Kind of ranks that call different collectives, as their timeouts show it, too."""
 _NEVER_JOINED: Final = ("never_joined", "finished_not_joined")
 """Values of `class` in torch's desync report that accuse the listed ranks."""
 
@@ -55,7 +52,7 @@ def accused(
     first = found[0]
     why = list(dict.fromkeys(each.why for each in found if each.ranks == first.ranks))
     sources = {each.writer for each in found if each.ranks == first.ranks}
-    if silent and first.ranks == silent and first.kind != "collective_mismatch":
+    if silent and first.ranks == silent and first.kind != MISMATCH:
         why.append(f"{names_of(first.ranks)} logged no timeout; all other ranks did")
         sources.add("its peers")
     against = {rank for each in found for rank in each.ranks} - first.ranks
@@ -81,19 +78,24 @@ def _accusations(
 
 def _missing(evidence: Evidence) -> Iterator[Accusation]:
     """Ranks missing at a barrier, in a flight record or in stacks, or dead by NCCL's status."""
-    for kind, who, what in _REPORTS:
-        for fold in sorted(evidence.of_kind(kind), key=lambda each: each.first.order):
-            ranks = frozenset(rank for clue in fold.clues for rank in named_ranks(clue))
-            if ranks:
-                fault = str(fold.first.fields.get("what") or what)
-                yield Accusation(kind, ranks, f"{who} {names_of(ranks)}", fold.first, fault)
+    for fold, own in _by_order(evidence, "missing"):
+        ranks = frozenset(rank for clue in fold.clues for rank in named_ranks(clue))
+        if ranks:
+            fault = str(fold.first.fields.get("what") or own.what)
+            yield Accusation(fold.kind, ranks, f"{own.who} {names_of(ranks)}", fold.first, fault)
+
+
+def _by_order(evidence: Evidence, how: How) -> Iterator[tuple[Fold, meaning.Accusation]]:
+    """The folds that accuse ranks in this way, the most believed kinds first, then the earliest."""
+    found = [(fold, own) for fold in evidence.accusing(how) if (own := fold.meaning.accuses)]
+    yield from sorted(found, key=lambda each: (each[1].order, each[0].first.order))
 
 
 def _fingerprints(evidence: Evidence) -> Iterator[Accusation]:
     """Each rank logs its own call and that of another rank: the rarest call is the odd one."""
     calls: dict[int, Counter[tuple[str, str]]] = defaultdict(Counter)
     clues: list[Clue] = []
-    for fold in evidence.of_kind("collective_mismatch"):
+    for fold in evidence.accusing("fingerprints"):
         for clue in fold.clues:
             clues.append(clue)
             for end in ("a", "b"):
@@ -108,7 +110,7 @@ def _fingerprints(evidence: Evidence) -> Iterator[Accusation]:
         called = f"{op} of shape [{shape}]"
         why = f"{names_of(odd)} called {called}; the other {len(calls) - len(odd)} ranks did not"
         fault = f"another collective than the others: {called}"
-        yield Accusation("collective_mismatch", odd, why, first, fault)
+        yield Accusation(MISMATCH, odd, why, first, fault)
 
 
 def _minority(calls: dict[int, tuple[str, str]]) -> frozenset[int]:
@@ -124,7 +126,7 @@ def _minority(calls: dict[int, tuple[str, str]]) -> frozenset[int]:
 
 def _parameters(evidence: Evidence) -> Iterator[Accusation]:
     """DDP compares with process 0; if most others differ from it, process 0 is at fault."""
-    folds = list(evidence.of_kind("ddp_param_mismatch"))
+    folds = list(evidence.accusing("parameters"))
     reporters = {rank for fold in folds for rank in fold.ranks}
     if not folds or not reporters:
         return
@@ -153,12 +155,12 @@ def _different_calls(collective: Collective | None) -> Iterator[Accusation]:
         op, size = collective.calls[min(odd)]
         why = f"only {names_of(odd)} called {op} of {size} elements at #{collective.seq}"
         fault = f"another collective than the others at #{collective.seq}: {op} of {size} elements"
-        yield Accusation("collective_mismatch", odd, why, None, fault)
+        yield Accusation(MISMATCH, odd, why, None, fault)
 
 
 def _desync(evidence: Evidence, collective: Collective | None) -> Iterator[Accusation]:
     """Ranks that did not join, which torch's desync report lists by their rank in the group."""
-    for fold in sorted(evidence.of_kind("nccl_desync_report"), key=lambda each: each.first.order):
+    for fold, _ in _by_order(evidence, "desync"):
         fields = fold.first.fields
         if fields.get("class") not in _NEVER_JOINED:
             continue
@@ -171,7 +173,7 @@ def _desync(evidence: Evidence, collective: Collective | None) -> Iterator[Accus
 
 def _hung(evidence: Evidence) -> Iterator[Accusation]:
     """The rank that nvidia-resiliency-ext reports first as hanging: others hang because of it."""
-    found = [clue for fold in evidence.of_kind("nvrx_rank_hang") for clue in fold.clues]
+    found = [clue for fold in evidence.accusing("hung") for clue in fold.clues]
     clues = [clue for clue in found if clue.rank is not None]
     first = min(clues, key=lambda each: each.order, default=None)
     if first is not None and first.rank is not None:
@@ -183,13 +185,13 @@ def _hung(evidence: Evidence) -> Iterator[Accusation]:
 def _stuck(evidence: Evidence, run: RunFacts) -> Iterator[Accusation]:
     """A watchdog or GIL stuck on few ranks is these ranks' own fault; if on many, all only wait."""
     present = evidence.roster.size(run)
-    for kind, what in (
-        ("nccl_heartbeat_stuck", "the watchdog made no progress"),
-        ("nccl_monitor_kill", "the watchdog hung"),
-        ("gil_hang_suspected", "could not acquire the GIL"),
-    ):
-        folds = [fold for fold in evidence.of_kind(kind) if fold.role == "root"]
-        ranks = frozenset(rank for fold in folds for rank in fold.ranks)
+    by_kind: dict[str, list[tuple[Fold, meaning.Accusation]]] = {}
+    for fold, own in _by_order(evidence, "stuck"):
+        if fold.role == "root":
+            by_kind.setdefault(fold.kind, []).append((fold, own))
+    for kind, found in by_kind.items():
+        ranks = frozenset(rank for fold, _ in found for rank in fold.ranks)
         if ranks and len(ranks) <= max(1, present // _FEW) < present:
-            first = min((fold.first for fold in folds), key=lambda each: each.order)
-            yield Accusation(kind, ranks, f"{names_of(ranks)}: {what}", first, first.message)
+            fold, own = found[0]
+            why = f"{names_of(ranks)}: {own.what}"
+            yield Accusation(kind, ranks, why, fold.first, fold.first.message)

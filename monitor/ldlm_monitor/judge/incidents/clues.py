@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
+from ldlm_monitor.base.meaning import NOTHING, Meaning
 from ldlm_monitor.base.records import Event, FieldValue, Position
+from ldlm_monitor.logs.parse.meanings import meaning_of
 
 MAX_MESSAGE: Final = 500  # characters. A choice: an incident's 2048 messages take 1 MB, no more
 MAX_RANKS: Final = 65536
@@ -48,6 +50,7 @@ class Clue:
     host: str | None = None
     pid: int | None = None
     fields: dict[str, FieldValue] = field(default_factory=dict)
+    meaning: Meaning = NOTHING
 
     @property
     def order(self) -> tuple[float, str, int, int]:
@@ -55,61 +58,11 @@ class Clue:
         return (self.effective, self.position.path, self.position.line, self.position.offset)
 
 
-TIMEOUTS: Final = frozenset(
-    {"nccl_collective_timeout", "nccl_blocking_wait_timeout", "nccl2_backend_timeout"}
-    | {"nccl_work_failure_status", "gloo_timeout", "tcpstore_wait_timeout"}
-)
-"""Logged after a wait of the timeout's length: the cause is older than the line."""
-
-# Kinds of events that can be a cause, by tier (taxonomy, section 4).
-_CAUSES: Final = {
-    Tier.EXTERNAL: ("slurm_cancelled", "elastic_agent_signaled", "command_killed"),
-    Tier.HARDWARE: (
-        *("gpu_xid", "gpu_fallen_off_bus", "nvswitch_sxid", "host_oom_kill"),
-        *("slurm_oom_kill", "host_blocked_task", "host_storage_error", "host_segfault"),
-        *("elastic_unkillable", "k8s_pod_killed"),
-    ),
-    Tier.LOCAL: (
-        *("python_exception", "cuda_oom", "cuda_error", "cuda_lib_error"),
-        *("cuda_device_assert", "fatal_python_error", "dataloader_worker_killed"),
-        *("dataloader_worker_exception", "dataloader_timeout", "dataloader_pin_thread"),
-        *("bus_error_shm", "no_space_left", "io_error", "cpu_oom", "loss_scale_floor"),
-        *("lightning_nonfinite", "megatron_result_validation", "autograd_anomaly"),
-        *("replica_mismatch", "nonfinite_metric", "ddp_unfinished_reduction", "nccl_config_error"),
-        *("nccl_cuda_failure", "rendezvous_failure", "cxx_terminate", "fatal_error"),
-    ),
-    Tier.NAMED: (
-        *("monitored_barrier_failed", "collective_mismatch", "ddp_param_mismatch"),
-        *("nccl_desync_report", "nccl_heartbeat_stuck", "nccl_monitor_kill"),
-        *("gil_hang_suspected", "nvrx_rank_hang", "fr_dump", "ras_status", "stack_dump"),
-    ),
-    Tier.NETWORK: (
-        *("nccl_ib_completion_error", "nccl_ib_async_fatal", "nccl_ib_verbs_failed"),
-        *("host_nic_error", "nccl_ib_async_event"),
-    ),
-}
-_TIERS: Final = {kind: tier for tier, kinds in _CAUSES.items() for kind in kinds}  # kind -> tier
-_BY_TEXT: Final = {
-    "srun_task_exit": (Tier.HARDWARE, "srun: error: Node failure"),
-    "k8s_pod_killed": (Tier.HARDWARE, "OOMKilled"),
-    "nccl_ib_async_event": (Tier.NETWORK, "port error"),
-    # The only line of a process that left by sys.exit() while a process group lived.
-    "cxx_terminate": (Tier.LOCAL, "without an active exception"),
-}
-"""Kind -> tier and text: an event is a cause if it contains the text, otherwise a consequence."""
-_CAUSE_ROLES: Final = frozenset({"root", "evidence"})  # values of `role` that a cause can have
-_ENDS_RUN: Final = frozenset({"slurm_cancelled", "elastic_agent_signaled"})
-"""Kinds that are of a failure even as warnings: they are intended, but end the run."""
 FAILING: Final = frozenset({"root", "evidence", "victim", "death"})  # `role` of a failure's events
 SERIOUS: Final = frozenset({"error", "critical"})  # severities of a failure's events
 _SECONDS_BEFORE: Final = {"ran_ms": 1e-3, "stuck_seconds": 1.0, "timeout_ms": 1e-3, "seconds": 1.0}
 """Fields with the time from an event's begin to its line, the most exact first -> the field's unit
 in seconds."""
-_LASTED: Final = TIMEOUTS | {
-    *("nccl_heartbeat_stuck", "nvrx_rank_hang", "dataloader_timeout"),
-    *("monitored_barrier_failed", "host_blocked_task"),
-}
-"""Kinds of events that are logged at the end of a wait, so that the wait began before the line."""
 _LONGEST_SECONDS: Final = 86400.0
 """Longest wait of an event, a day: no collective's timeout is as long, but a forged one may be."""
 _LOST_PEER: Final = frozenset(
@@ -143,7 +96,7 @@ _KEPT: Final = frozenset(
 
 def fails(event: Event) -> bool:
     """Whether an event is of a failure, so that it opens an incident if none is open."""
-    intended = event.kind in _ENDS_RUN and event.severity != "info"
+    intended = meaning_of(event).opens and event.severity != "info"
     return (intended or event.severity in SERIOUS) and event.fields.get("role") in FAILING
 
 
@@ -151,12 +104,14 @@ def clue_of(event: Event, seen: float) -> Clue:
     """The clue of an event that was processed at `seen`."""
     fields = event.fields
     began = event.time if event.time is not None else seen
+    role = _role(event)
+    meaning = meaning_of(event, role)
     return Clue(
         kind=event.kind,
-        role=_role(event),
+        role=role,
         severity=event.severity,
         seen=seen,
-        effective=began - _lasted(event),
+        effective=began - (_lasted(event) if meaning.lasts else 0.0),
         message=event.message[:MAX_MESSAGE],
         position=event.position,
         rank=_rank(event),
@@ -164,24 +119,17 @@ def clue_of(event: Event, seen: float) -> Clue:
         host=_text(fields.get("host")) or _text(fields.get("reported_node")),
         pid=whole(fields.get("pid")),
         fields={name: fields[name] for name in fields if name in _KEPT},
+        meaning=meaning,
     )
 
 
 def tier_of(clue: Clue) -> Tier | None:
     """The tier in which a clue can be the cause; None if it cannot be one."""
-    tier = _TIERS.get(clue.kind)
-    if clue.kind in ("elastic_agent_signaled", "elastic_sigterm_peer") or _is_interrupt(clue):
-        return Tier.EXTERNAL if _is_signalled(clue) else None
-    if clue.kind in _BY_TEXT:
-        kind_tier, needed = _BY_TEXT[clue.kind]
-        text = clue.message if clue.kind != "nccl_ib_async_event" else clue.fields.get("event")
-        if needed in str(text):
-            return kind_tier
-        # Pods are killed for their memory (`_BY_TEXT`) or evicted.
-        return Tier.EXTERNAL if clue.kind == "k8s_pod_killed" else None
-    if tier is Tier.NAMED and clue.role in ("context", "death"):
-        return tier if named_ranks(clue) else None
-    return tier if clue.role in _CAUSE_ROLES else None
+    cause = clue.meaning.cause
+    if cause == "none":
+        return None
+    names_none = cause == "named" and clue.role in ("context", "death") and not named_ranks(clue)
+    return None if names_none else Tier[cause.upper()]
 
 
 def named_ranks(clue: Clue) -> list[int]:
@@ -218,7 +166,7 @@ def ranks_in(value: FieldValue) -> list[int]:
 def _role(event: Event) -> str:
     """The event's role; the role of an exception that a lost peer caused is `victim`."""
     role = str(event.fields.get("role", "context"))
-    if role != "root" or event.kind != "python_exception":
+    if role != "root" or "exception" not in meaning_of(event).words:
         return role
     kind = str(event.fields.get("exc_type", "")).rpartition(".")[2]
     text = str(event.fields.get("traceback", ""))
@@ -232,25 +180,11 @@ def _rank(event: Event) -> int | None:
 
 
 def _lasted(event: Event) -> float:
-    if event.kind not in _LASTED:
-        return 0.0
     for name, unit in _SECONDS_BEFORE.items():
         value = event.fields.get(name)
         if isinstance(value, int | float):
             return min(max(float(value) * unit, 0.0), _LONGEST_SECONDS)
     return 0.0
-
-
-def _is_interrupt(clue: Clue) -> bool:
-    kind = str(clue.fields.get("exc_type", "")).rpartition(".")[2]
-    return clue.kind == "python_exception" and kind in ("KeyboardInterrupt", "SignalException")
-
-
-def _is_signalled(clue: Clue) -> bool:
-    """Whether a person or the scheduler stopped the job, and not its launcher after a failure."""
-    if clue.kind == "elastic_sigterm_peer":
-        return clue.fields.get("signal") == "SIGINT"
-    return clue.severity != "info"
 
 
 def _text(value: FieldValue) -> str | None:

@@ -194,12 +194,6 @@ def _others(count: int) -> str:
     return "the other rank" if count == 1 else f"the other {count} ranks"
 
 
-_NAMES_A_PEER: Final = (
-    *("nccl_peer_closed", "nccl_connect_failed", "nccl_async_error", "nccl_api_error"),
-)
-"""Kinds whose line has the address of the peer that was lost."""
-
-
 def broken_link(evidence: Evidence) -> RootCause | None:
     """The machine at an end of most broken links; None if no line reports a broken link.
 
@@ -213,7 +207,7 @@ def broken_link(evidence: Evidence) -> RootCause | None:
     votes = Counter(end for link in links for end in link if end)
     top = sorted(votes.items(), key=lambda item: (-item[1], item[0]))[:2]
     clear = bool(top) and top[0][1] > 1 and (len(top) == 1 or top[0][1] > top[1][1])
-    own = {clue.host or clue.node for clue in clues if clue.kind == "nccl_ib_async_fatal"} - {None}
+    own = {clue.host or clue.node for clue in clues if clue.meaning.fault == "adapter"} - {None}
     if clear:
         host, why = top[0][0], f"{top[0][0]} is an end of {top[0][1]} of {len(links)} broken links"
     elif len(own) == 1:
@@ -229,7 +223,7 @@ def broken_link(evidence: Evidence) -> RootCause | None:
 
 def lost_peer(evidence: Evidence) -> RootCause | None:
     """The machine that most others lost as a peer, if it reports no loss itself; otherwise None."""
-    folds = [fold for kind in _NAMES_A_PEER for fold in evidence.of_kind(kind)]
+    folds = evidence.that_are("names peer")
     clues = [clue for fold in folds for clue in fold.clues if _far(clue)]
     links = {(clue.rank, _near(clue), _far(clue)) for clue in clues}
     votes = Counter(far for _, _, far in links)

@@ -11,11 +11,11 @@ from string import digits
 from typing import Final
 
 from ldlm_monitor.base.incident_view import ClaimView
+from ldlm_monitor.base.meaning import How, Meaning, Word
 from ldlm_monitor.base.records import Event
 from ldlm_monitor.judge.incidents.clues import (
     MAX_MESSAGE,
     SERIOUS,
-    TIMEOUTS,
     Clue,
     Tier,
     clue_of,
@@ -24,6 +24,7 @@ from ldlm_monitor.judge.incidents.clues import (
     whole,
 )
 from ldlm_monitor.judge.incidents.roster import Death, Roster, death_of
+from ldlm_monitor.logs.parse.meanings import meaning_of_kind
 
 # Bounds of memory against a flood of lines. Each is a choice: more costs memory, less loses lines.
 MAX_FOLDS: Final = 256  # different messages of an incident: real failures have fewer
@@ -35,12 +36,13 @@ _MAX_PAIRS: Final = 65536  # (rank, collective), and (file, pid): the largest jo
 _TEXT: Final = 160
 """Leading characters by which messages are compared. A choice: more split alike messages by their
 addresses and stacks, fewer join different ones."""
-_TABLE: Final = "elastic_failure_table"  # kind of torchelastic's table of all failed workers
-_DEATH: Final = "elastic_worker_failed"  # one line for each worker that failed
+TABLE: Final = "elastic_failure_table"  # kind of torchelastic's table of all failed workers
+WORKER_FAILED: Final = "elastic_worker_failed"  # one line for each worker that failed
 _NO_DIGITS: Final = str.maketrans("", "", digits)  # drops them: steps and pids of messages differ
 # Roles of a line that a rank itself prints about its failure.
 _OWN_ROLES: Final = frozenset({"root", "evidence", "victim"})
 
+EXCEPTION: Final = "python_exception"  # kind of a traceback without one of its own
 NONFINITE: Final = "nonfinite_metric"  # kind of NaN and infinite values
 FoldKey = tuple[str, ...]  # kind, role, process group, sequence number, message; or the first two
 
@@ -52,6 +54,7 @@ class Fold:
     kind: str
     role: str
     tier: Tier | None
+    meaning: Meaning
     count: int = 0
     ranks: set[int] = field(default_factory=set)
     clues: list[Clue] = field(default_factory=list)
@@ -109,7 +112,7 @@ class Evidence:
         if (rank := rank_in(event.rank)) is not None:
             self.roster.note_line(rank, event.position.path)
         self.add(clue)
-        if event.kind == _TABLE:
+        if event.kind == TABLE:
             self._read_table(event, clue)
 
     def add(self, clue: Clue) -> None:
@@ -119,11 +122,11 @@ class Evidence:
         self._fold(clue).add(clue, rank)
         if rank is not None:
             self._note_rank(rank, clue)
-        if clue.kind == _DEATH and len(self.deaths) < _MAX_DEATHS:
+        if clue.kind == WORKER_FAILED and len(self.deaths) < _MAX_DEATHS:
             self.deaths.append(death_of(clue))
         self._note_zombies(clue)
         is_new = len(self.forced) < _MAX_PAIRS
-        if clue.kind == "elastic_force_kill" and clue.pid is not None and is_new:
+        if "forced" in clue.meaning.words and clue.pid is not None and is_new:
             self.forced.add((clue.position.path, clue.pid))
 
     def _note_zombies(self, clue: Clue) -> None:
@@ -135,13 +138,26 @@ class Evidence:
                 continue
             code = -(status & 0x7F) or status >> 8  # a wait status, see wait(2)
             own = replace(
-                clue, kind=_DEATH, rank=rank_in(look.get("rank")), pid=whole(look.get("pid"))
+                clue,
+                kind=WORKER_FAILED,
+                meaning=meaning_of_kind(WORKER_FAILED, "death"),
+                rank=rank_in(look.get("rank")),
+                pid=whole(look.get("pid")),
             )
             self.deaths.append(Death(own, code, None))
 
     def of_tier(self, tier: Tier) -> Iterator[Fold]:
         """The folds whose clues can be a cause of that tier."""
         return (fold for fold in self.folds.values() if fold.tier is tier)
+
+    def that_are(self, word: Word) -> Iterator[Fold]:
+        """The folds of kinds that a word of `Meaning` describes."""
+        return (fold for fold in self.folds.values() if word in fold.meaning.words)
+
+    def accusing(self, how: How) -> Iterator[Fold]:
+        """The folds of kinds that accuse ranks in this way."""
+        folds = self.folds.values()
+        return (fold for fold in folds if (own := fold.meaning.accuses) and own.how == how)
 
     def of_kind(self, kind: str) -> Iterator[Fold]:
         """The folds of one kind."""
@@ -150,7 +166,7 @@ class Evidence:
     @property
     def first_timeout(self) -> float | None:
         """Unix seconds of the first timeout, after which no cause begins; None without timeouts."""
-        seen = [fold.first.seen for fold in self.folds.values() if fold.kind in TIMEOUTS]
+        seen = [fold.first.seen for fold in self.that_are("timeout")]
         return min(seen, default=None)
 
     @property
@@ -167,7 +183,7 @@ class Evidence:
     def has_launchers_word(self) -> bool:
         """Whether a launcher or scheduler reports an exit code that is a process's own failure."""
         exits = any(death.exitcode not in (None, 0, -15, -2) for death in self.deaths)
-        return exits or any(fold.role != "context" for fold in self.of_kind("srun_task_exit"))
+        return exits or any(fold.role != "context" for fold in self.that_are("exit report"))
 
     def _fold(self, clue: Clue) -> Fold:
         fields = clue.fields
@@ -178,7 +194,7 @@ class Evidence:
             key = (clue.kind, clue.role)
         fold = self.folds.get(key)
         if fold is None:
-            fold = self.folds[key] = Fold(clue.kind, clue.role, tier_of(clue))
+            fold = self.folds[key] = Fold(clue.kind, clue.role, tier_of(clue), clue.meaning)
         return fold
 
     def _rank_of(self, clue: Clue) -> int | None:
@@ -202,7 +218,7 @@ class Evidence:
             stopped = tier_of(clue) is Tier.EXTERNAL
             if clue.role == "victim" and not stopped and len(facts.waited) < _KEPT_KINDS:
                 facts.waited.add(clue.kind)
-        if clue.kind in TIMEOUTS:
+        if "timeout" in clue.meaning.words:
             facts.timed_out = True
             facts.waited.add(clue.kind)
             self._note_wait(rank, clue)
@@ -217,7 +233,7 @@ class Evidence:
         seq = fields.get("seq")
         if not isinstance(seq, int):
             return
-        if clue.kind == "nccl_work_failure_status":
+        if "names group" in clue.meaning.words:
             if len(self.groups) >= _MAX_PAIRS:
                 return
             group = str(fields.get("pg_guid") or fields.get("pg_id") or "")
@@ -256,17 +272,18 @@ class Evidence:
         if row.get("role") == "victim":
             facts.waited.add(str(row.get("kind")))
         elif row.get("role") == "root" or _is_exception(message):
-            kind = str(row.get("kind") or "python_exception")
+            kind = str(row.get("kind") or EXCEPTION)
             own = replace(
                 clue,
                 kind=kind,
+                meaning=meaning_of_kind(kind, message=message),
                 role="root",
                 severity="error",
                 message=message[:MAX_MESSAGE],
                 rank=rank,
                 host=host,
                 pid=pid,
-                fields={"reported_by": _TABLE},
+                fields={"reported_by": TABLE},
             )
             if tier_of(own) is Tier.LOCAL:
                 self._fold(own).add(own, rank)

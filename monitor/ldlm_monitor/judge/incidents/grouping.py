@@ -17,9 +17,9 @@ from ldlm_monitor.base.names import ENDED_STATES
 from ldlm_monitor.base.records import Event
 from ldlm_monitor.base.snapshot import ReasonView
 from ldlm_monitor.judge.incidents.clues import Clue, Tier, clue_of, fails
+from ldlm_monitor.judge.incidents.folded_evidence import NONFINITE
 from ldlm_monitor.judge.incidents.incident import (
     OPENERS,
-    PROBED,
     Answer,
     Incident,
     alert_clue,
@@ -27,6 +27,7 @@ from ldlm_monitor.judge.incidents.incident import (
 )
 from ldlm_monitor.judge.incidents.outside_causes import BEFORE_SECONDS
 from ldlm_monitor.judge.incidents.roster import RunFacts
+from ldlm_monitor.logs.parse.meanings import meaning_of
 
 QUIET_SECONDS: Final = 1260.0
 """Events this long after an incident's last one are of another failure. Twice torch's longest
@@ -44,8 +45,6 @@ KEPT: Final = 20  # past incidents kept of a run. A choice: more cost memory, fe
 KEPT_EARLY: Final = 256  # events kept before an incident. A choice: more cost memory in a flood
 _NUMERICS: Final = "numerics"  # `family` of events about non-finite numbers (`parse/data/events`)
 _HOST: Final = "host"  # `family` of the events in kernel logs
-_STARTS: Final = frozenset({"run_started", "run_resumed", "elastic_restart"})
-"""Kinds of the lines between two attempts; they are of no failure."""
 
 
 class _RunIncidents:
@@ -85,7 +84,7 @@ class Incidents:
                 return
             run = self._runs[event.run] = _RunIncidents(event.run)
         self._follow_attempts(run, seen)
-        if event.kind in _STARTS:
+        if "start" in meaning_of(event).words:
             return
         if opens or (run.failure or run.numerics):
             self._fold(run, event, seen, opens)
@@ -237,7 +236,7 @@ class Incidents:
             run.failure = incident
             stood = self._facts_of(run.name).last_progress_at  # earlier looks at hosts are outdated
             for clue in run.early:
-                since = stood if clue.kind in PROBED else -math.inf
+                since = stood if "look" in clue.meaning.words else -math.inf
                 if clue.seen >= max(seen - QUIET_SECONDS, since):
                     incident.evidence.add(clue)
             run.early.clear()
@@ -246,7 +245,7 @@ class Incidents:
     def _for_alert(
         self, run: _RunIncidents, kind: str | None, at: float, severity: str
     ) -> Incident | None:
-        numeric = kind == "nonfinite_metric"
+        numeric = kind == NONFINITE
         present = run.failure or run.numerics
         if numeric and run.numerics is not None:
             present = run.numerics

@@ -18,26 +18,25 @@ from ldlm_monitor.judge.incidents.clues import (
     rank_in,
     tier_of,
 )
-from ldlm_monitor.judge.incidents.folded_evidence import Evidence
+from ldlm_monitor.judge.incidents.folded_evidence import NONFINITE, TABLE, Evidence
 from ldlm_monitor.judge.incidents.root_cause import Judgement, judge
 from ldlm_monitor.judge.incidents.roster import RunFacts
+from ldlm_monitor.logs.parse.meanings import meaning_of, meaning_of_kind
 
 OPENERS: Final = {
     "TrainingStalled": "hang_no_progress",
-    "NonFiniteLoss": "nonfinite_metric",
-    "NonFiniteGradient": "nonfinite_metric",
+    "NonFiniteLoss": NONFINITE,
+    "NonFiniteGradient": NONFINITE,
 }
 """Alert -> kind of the incident that it opens even if no line reports a failure."""
-_EARLY_KINDS: Final = frozenset({"elastic_sigterm_peer", "elastic_force_kill", "fr_dump"})
-"""Kinds that are no failure, but may be logged before the first line of one."""
-PROBED: Final = frozenset({"stack_dump", "exit_without_error"})  # kinds of looks at hosts
 _NOWHERE: Final = Position("", 0, 0)  # of an alert without a log line
 
 
 def is_early(event: Event) -> bool:
     """Whether an event is no failure, but may be the cause of one or precede its first line."""
     is_look = event.fields.get("missing_ranks") or event.fields.get("processes")
-    if event.kind in _EARLY_KINDS or (event.kind in PROBED and is_look):
+    words = meaning_of(event).words
+    if "early" in words or ("look" in words and is_look):
         return True
     if event.severity == "info":
         return False
@@ -50,6 +49,7 @@ def alert_clue(transition: Transition, kind: str, at: float) -> Clue:
     run, rank = transition.labels.get("run", ""), transition.labels.get("rank", "")
     return Clue(
         kind=kind,
+        meaning=meaning_of_kind(kind),
         role="root",
         severity=transition.labels.get("severity", "critical"),
         seen=at,
@@ -71,8 +71,6 @@ SETTLED_SECONDS: Final = 5.0
 """Wait for reports of further ranks. A choice: watchdogs poll at least every second; a longer wait
 delays the cause, a shorter one takes ranks that report later for silent ones."""
 State = Literal["open", "recovered", "ended"]  # recovered: the run took steps again
-_AFTERMATH: Final = frozenset({"store_lost_during_monitoring", "pg_not_destroyed"})
-"""Kinds that survivors log every second, or a process at its exit; they extend no incident."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +126,14 @@ class Incident:
     def take(self, event: Event, seen: float, *, fails: bool) -> None:
         """Add an event; if it `fails` (is of a failure), a recovered incident is open again."""
         self.evidence.take(event, seen)
-        if event.kind in _AFTERMATH:
+        if "aftermath" in meaning_of(event).words:
             return
         if fails:
             self.updated = max(self.updated, seen)
             if self.state == "recovered":
                 self.state, self.ended, self.ended_reason = "open", None, ""
         role = event.fields.get("role")
-        self._final = self._final or event.kind == "elastic_failure_table"
+        self._final = self._final or event.kind == TABLE
         self.deadly = self.deadly or (role == "death" and fails)
         if self.deadly or (event.severity == "critical" and role in FAILING):
             self.shows, self.severity = True, "critical"

@@ -9,15 +9,16 @@ from ldlm_monitor.base.incident_view import CollectiveView, ExcerptView, RootVie
 from ldlm_monitor.base.text.format import compressed, counted, mesh_text, names_of
 from ldlm_monitor.base.text.sanitize import shorten
 from ldlm_monitor.base.text.yaml_loader import packaged_yaml
-from ldlm_monitor.judge.incidents.clues import TIMEOUTS, Clue, Tier
+from ldlm_monitor.judge.incidents.clues import Clue, Tier
 from ldlm_monitor.judge.incidents.communication import Collective
-from ldlm_monitor.judge.incidents.folded_evidence import Evidence, Fold
+from ldlm_monitor.judge.incidents.folded_evidence import WORKER_FAILED, Evidence, Fold
 from ldlm_monitor.judge.incidents.root_cause import Judgement
 from ldlm_monitor.judge.incidents.roster import RootCause
 
 SYMPTOMS: Final = 40  # symptoms in a view. A choice: as many as a screen shows; more hide the cause
 EXCERPT: Final = 6  # lines of an excerpt. A choice: more do not fit on a screen with the incident
 _TEXT: Final = 300  # characters of a line or message. A choice: more fill screens, less cuts causes
+STACKS: Final = "stack_dump"  # kind of what a rank does, which is no fault
 _TITLE: Final = 120  # characters of the cause in a title. A choice: more need a second line
 
 
@@ -65,7 +66,7 @@ def cause_text(verdict: RootCause, evidence: Evidence, meshes: Meshes) -> str:
         return f"{message} (cause unknown)"
     if verdict.tier is Tier.SILENCE or not verdict.ranks:
         return message + _place(verdict, evidence, meshes)
-    if verdict.kind == "stack_dump":  # what a rank does is no fault that lies on it
+    if verdict.kind == STACKS:  # what a rank does is no fault that lies on it
         verb = "is" if verdict.rank is not None else "are"
         return f"{names_of(verdict.ranks)} {verb} {message}{_place(verdict, evidence, meshes)}"
     whose = f" on {names_of(verdict.ranks)}"
@@ -157,7 +158,7 @@ def excerpt(verdict: RootCause, evidence: Evidence) -> tuple[ExcerptView, ...]:
     shared = sorted(verdict.ranks)[:2]
     clues += [clue for rank in shared for clue in logged if clue.rank == rank][:3]
     serious = [fold for fold in folds if fold.first.severity != "info"]
-    clues += [fold.first for fold in serious if fold.kind in TIMEOUTS][:1]
+    clues += [fold.first for fold in serious if "timeout" in fold.meaning.words][:1]
     clues += [fold.first for fold in serious if fold.role == "victim"][:1]
     clues += [fold.first for fold in serious if fold.role == "death"][:1]
     shown: dict[str, ExcerptView] = {}
@@ -180,7 +181,7 @@ def _line(clue: Clue) -> str:
 def action(verdict: RootCause) -> str:
     """The advice of `data/actions.yml` for a cause; "" if the file has none for it."""
     actions = _actions()
-    if verdict.tier is Tier.UNATTRIBUTED and verdict.kind == "elastic_worker_failed":
+    if verdict.tier is Tier.UNATTRIBUTED and verdict.kind == WORKER_FAILED:
         return actions["unattributed"]
     code = verdict.clue.fields.get("exitcode") if verdict.clue is not None else None
     named = (f"{verdict.kind} {code}", verdict.kind, verdict.tier.name.lower())

@@ -7,7 +7,7 @@ from typing import Final
 from ldlm_monitor.base.incident_view import Confidence
 from ldlm_monitor.base.text.format import names_of
 from ldlm_monitor.judge.incidents.clues import Clue, Tier, rank_in
-from ldlm_monitor.judge.incidents.folded_evidence import NONFINITE, Evidence, Fold
+from ldlm_monitor.judge.incidents.folded_evidence import EXCEPTION, NONFINITE, Evidence, Fold
 from ldlm_monitor.judge.incidents.outside_causes import (
     LATE_SECONDS,
     Exit,
@@ -46,7 +46,7 @@ def _after_numbers(evidence: Evidence, verdict: RootCause) -> RootCause:
     folds = [fold for fold in evidence.of_kind(NONFINITE) if fold.tier is Tier.LOCAL]
     first = min((fold.first for fold in folds), key=lambda each: each.order, default=None)
     clue = verdict.clue
-    if clue is None or first is None or clue.kind != "python_exception" or first.seen > clue.seen:
+    if clue is None or first is None or clue.kind != EXCEPTION or first.seen > clue.seen:
         return verdict
     ranks = {rank for fold in folds for rank in fold.ranks}
     if early := _first_nonfinite(evidence, ranks):
@@ -82,7 +82,7 @@ def _rated(clue: Clue) -> tuple[object, ...]:
     That a process aborted comes last: it follows from most errors, and alone shows sys.exit().
     """
     repeated = clue.fields.get("reported_by") is not None
-    least = (clue.kind == "cxx_terminate", clue.kind == NONFINITE)
+    least = ("abort" in clue.meaning.words, clue.kind == NONFINITE)
     return (*least, repeated, clue.rank is None, *clue.order)
 
 
@@ -104,7 +104,7 @@ def _with_rank(clue: Clue) -> Clue:
 
 def _killed_instead(evidence: Evidence, clue: Clue, exits: list[Exit]) -> Exit | None:
     """The only process that died silently, if no launcher blames the rank of the exception."""
-    if clue.kind != "python_exception":
+    if clue.kind != EXCEPTION:
         return None
     blamed = {claim.rank for claim in evidence.claims}
     blamed |= {each.rank for each in exits if each.rank is not None}
@@ -192,7 +192,7 @@ def _rivals(evidence: Evidence, clue: Clue) -> set[int]:
 def _unranked(evidence: Evidence, clue: Clue, exits: list[Exit], run: RunFacts) -> RootCause:
     """An error without a rank, which belongs to the only process whose exit code fits."""
     code = EXITS_BY_SIGNAL.get(str(clue.fields.get("what")))
-    if clue.kind == "cxx_terminate":
+    if "abort" in clue.meaning.words:
         code = -signal.SIGABRT  # as uncaught C++ exceptions end
     elif code == -signal.SIGABRT:
         code = None  # any library may abort, so that the code shows nothing
@@ -209,7 +209,7 @@ def _unranked(evidence: Evidence, clue: Clue, exits: list[Exit], run: RunFacts) 
         doubtful = code is None and any(
             None in {other.rank for other in fold.clues} and fold.role == "victim"
             for fold in evidence.folds.values()
-            if fold.kind != "elastic_sigterm_peer"
+            if "sigterm" not in fold.meaning.words
         )
         if not doubtful:
             return _on_rank(evidence, replace(clue, rank=fits[0].rank), exits)

@@ -7,36 +7,22 @@ from typing import Final
 
 from ldlm_monitor.base.incident_view import Confidence
 from ldlm_monitor.base.text.format import compressed, names_of, signal_name
-from ldlm_monitor.judge.incidents.clues import TIMEOUTS, Clue, Tier, tier_of
-from ldlm_monitor.judge.incidents.folded_evidence import Evidence
+from ldlm_monitor.judge.incidents.clues import Clue, Tier, tier_of
+from ldlm_monitor.judge.incidents.folded_evidence import NONFINITE, TABLE, WORKER_FAILED, Evidence
 from ldlm_monitor.judge.incidents.roster import RootCause, RunFacts, by_sources, death_of
+from ldlm_monitor.logs.parse.meanings import meaning_of_kind
 
 BEFORE_SECONDS: Final = 300.0
 """A machine's fault at most this long before a hang can be its cause. A choice above 120 s, after
 which Linux reports a blocked disk (`hung_task_timeout_secs`): more blames faults without effect."""
 _SLACK_SECONDS: Final = 5.0
 """Lines this close may be of one moment. A choice: less splits buffered ones, more joins faults."""
-_CONSEQUENCES: Final = ("TASK FAILURE", "non-zero exit code")
-"""Beginnings of the reasons with which Slurm cancels a step because one of its tasks failed."""
 _COLLATERAL: Final = (None, -15, -2)
 """Exit codes of no process's own failure: unknown, or by SIGTERM or SIGINT, which launchers send to
 the processes that are left."""
 
-_GPU: Final = frozenset({"gpu_xid", "gpu_fallen_off_bus", "nvswitch_sxid"})  # faults of GPUs
-# A process was killed because a machine's or job's memory was used up.
-_MEMORY: Final = frozenset({"host_oom_kill", "slurm_oom_kill", "k8s_pod_killed"})
-# Storage failed, or a process did not return from a system call.
-_STORAGE: Final = frozenset({"host_storage_error", "host_blocked_task", "elastic_unkillable"})
-_SHOWS: Final = (
-    (_GPU, ("cuda_error", "cuda_lib_error", "nccl_cuda_failure", "cuda_device_assert")),
-    (_GPU, ("fatal_python_error",)),
-    (_MEMORY, ("dataloader_worker_killed", "cpu_oom")),
-    (frozenset({"host_segfault"}), ("fatal_python_error", "dataloader_worker_killed")),
-    (_STORAGE, ("io_error", "dataloader_timeout", "no_space_left", "dataloader_worker_exception")),
-)
-"""Kinds of a machine's faults, and the kinds of errors that processes log because of them."""
-# Kinds of a machine's faults, and the exit code that they cause: by SIGKILL, by SIGSEGV.
-_EXITS: Final = ((_MEMORY, -9), (frozenset({"host_segfault"}), -11))
+_EXITS: Final = {"memory": -9, "segfault": -11}
+"""A machine's fault -> the exit code that it causes: by SIGKILL, by SIGSEGV."""
 
 
 def external(evidence: Evidence) -> RootCause | None:
@@ -44,7 +30,7 @@ def external(evidence: Evidence) -> RootCause | None:
     clues = [
         fold.first
         for fold in evidence.of_tier(Tier.EXTERNAL)
-        if not str(fold.first.fields.get("reason", "")).startswith(_CONSEQUENCES)
+        if fold.first.meaning.ends != "crashed"  # the scheduler ends what failed before
     ]
     reasoned = [clue for clue in clues if clue.fields.get("reason")]
     clue = min(reasoned or clues, key=lambda each: each.order, default=None)
@@ -64,15 +50,16 @@ def external(evidence: Evidence) -> RootCause | None:
 
 def _writer(clue: Clue) -> str:
     """Who printed the report of a stop: torchrun raises SignalException, a worker no such."""
-    if clue.kind in ("slurm_cancelled", "k8s_pod_killed"):
-        return "the scheduler"
-    own = clue.kind == "python_exception" and "SignalException" not in clue.message
+    if clue.meaning.writer is not None:
+        return f"the {clue.meaning.writer}"
+    own = "exception" in clue.meaning.words and "SignalException" not in clue.message
     return "a worker" if own else "the launcher"
 
 
 def _is_stopped(clue: Clue) -> bool:
-    terminated = clue.kind == "srun_task_exit" and "Terminated" in clue.message
-    return terminated or (clue.kind != "elastic_sigterm_peer" and tier_of(clue) is Tier.EXTERNAL)
+    by_scheduler = "exit report" in clue.meaning.words and clue.meaning.ends == "killed"
+    is_signal = "sigterm" in clue.meaning.words
+    return by_scheduler or (not is_signal and tier_of(clue) is Tier.EXTERNAL)
 
 
 def _failed_before(evidence: Evidence, clue: Clue, *, given: bool) -> bool:
@@ -83,8 +70,8 @@ def _failed_before(evidence: Evidence, clue: Clue, *, given: bool) -> bool:
     own = [
         fold.first.seen
         for fold in evidence.folds.values()
-        if (fold.tier in (Tier.HARDWARE, Tier.LOCAL) or fold.kind in TIMEOUTS)
-        and fold.kind != "nonfinite_metric"
+        if (fold.tier in (Tier.HARDWARE, Tier.LOCAL) or "timeout" in fold.meaning.words)
+        and fold.kind != NONFINITE
     ]
     if not given:
         own += [death.clue.seen for death in evidence.deaths if death.exitcode not in _COLLATERAL]
@@ -97,7 +84,7 @@ def hardware(evidence: Evidence, local: Clue | None) -> RootCause | None:
     `local` is the first error of a process itself, None if there is none. The fault must explain
     the error: a kernel log contains faults of other jobs, too.
     """
-    waits = [fold.first.effective for fold in evidence.folds.values() if fold.kind in TIMEOUTS]
+    waits = [fold.first.effective for fold in evidence.that_are("timeout")]
     since = min(waits, default=float("-inf")) - BEFORE_SECONDS
     clues = [clue for fold in evidence.of_tier(Tier.HARDWARE) for clue in fold.clues]
     clues = [clue for clue in clues if clue.seen >= since]
@@ -111,12 +98,13 @@ def hardware(evidence: Evidence, local: Clue | None) -> RootCause | None:
         return None
     clue = next((each for each in _same_moment(clues, clue) if each.pid is not None), clue)
     why, ranks = _who(evidence, clue, local)
-    codes = [code for kinds, code in _EXITS if clue.kind in kinds]
-    died = [death for death in evidence.deaths if death.exitcode in codes]
+    code = _EXITS.get(clue.meaning.fault or "")
+    died = [death for death in evidence.deaths if code is not None and death.exitcode == code]
     sources = {"the kernel"}
     if local is not None or any(evidence.roster.of_death(death) in ranks for death in died):
         sources.add("the process, or its launcher")
-    if any(death_of(fold.first).exitcode in codes for fold in evidence.of_kind("command_killed")):
+    shells = (death_of(fold.first).exitcode for fold in evidence.that_are("last words"))
+    if code is not None and code in shells:
         sources.add("the shell")
     if ranks and evidence.roster.waiting and not ranks & evidence.roster.waiting:
         sources.add("its peers")  # they waited for it
@@ -136,10 +124,13 @@ def _same_moment(clues: list[Clue], first: Clue) -> list[Clue]:
 
 def shows(fault: Clue, local: Clue) -> bool:
     """Whether a process's own error is one that a machine's fault causes."""
-    code = local.fields.get("exitcode")
-    if any(fault.kind in kinds and code == signal for kinds, signal in _EXITS):
-        return True
-    return any(fault.kind in kinds and local.kind in seen for kinds, seen in _SHOWS)
+    kind = fault.meaning.fault
+    if kind is None:
+        return False
+    code = _EXITS.get(kind)
+    return (code is not None and local.fields.get("exitcode") == code) or (
+        kind in local.meaning.shows
+    )
 
 
 def _who(evidence: Evidence, clue: Clue, local: Clue | None) -> tuple[list[str], set[int]]:
@@ -149,15 +140,16 @@ def _who(evidence: Evidence, clue: Clue, local: Clue | None) -> tuple[list[str],
     if local is not None and local.rank is not None:
         # 120 characters, a choice: more make the list of reasons long, fewer cut most messages.
         return [f"rank {local.rank} shows it: {local.message[:120]}"], {local.rank}
-    signals = [signal for kinds, signal in _EXITS if clue.kind in kinds]
+    code = _EXITS.get(clue.meaning.fault or "")
     killed = {
         evidence.roster.of_death(death)
         for death in evidence.deaths
-        if death.exitcode in signals
+        if code is not None
+        and death.exitcode == code
         and (None in (death.clue.host, clue.host) or death.clue.host == clue.host)
     }
     if len(killed) == 1 and (only := killed.pop()) is not None:
-        return [f"rank {only} is the only one that died of signal {-signals[0]}"], {only}
+        return [f"rank {only} is the only one that died of signal {-(code or 0)}"], {only}
     ranks = evidence.roster.on_host(clue.host, clue.node)
     return ([f"ranks of that machine: {len(ranks)}"] if ranks else []), ranks
 
@@ -198,12 +190,18 @@ def own_exits(evidence: Evidence) -> list[Exit]:
             ended = death.exitcode if death.exitcode is not None else 1
             clue = replace(death.clue, rank=rank)
             found.setdefault(rank, _exit(evidence, rank, ended, clue))
-    tables = [fold.first for fold in evidence.of_kind("elastic_failure_table")]
+    tables = [fold.first for fold in evidence.of_kind(TABLE)]
     for rank, facts in sorted(evidence.roster.facts.items()):
         code = facts.exitcode
         if not tables or rank in found or not _is_own(evidence, rank, code, facts.pid, tables[0]):
             continue
-        clue = replace(tables[0], kind="elastic_worker_failed", rank=rank, message=exit_text(code))
+        clue = replace(
+            tables[0],
+            kind=WORKER_FAILED,
+            meaning=meaning_of_kind(WORKER_FAILED, "death"),
+            rank=rank,
+            message=exit_text(code),
+        )
         found[rank] = _exit(evidence, rank, code or 1, clue)
     return list(found.values())
 
@@ -282,6 +280,6 @@ def everywhere(clue: Clue, ranks: set[int], *, by: Iterable[int] = (0,)) -> Root
     why = f"{same}: a fault of program, data or configuration rather than of one rank"
     # Non-finite numbers spread from one rank to all by a single all-reduce.
     sure = by_sources(map(str, by), doubtful=False)
-    if clue.kind == "nonfinite_metric" or clue.fields.get("reported_by"):
+    if clue.kind == NONFINITE or clue.fields.get("reported_by"):
         sure = "probable"
     return RootCause.of_clue(Tier.LOCAL, clue, sure, (why,), ranks)

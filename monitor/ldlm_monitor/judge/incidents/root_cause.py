@@ -1,7 +1,6 @@
 """Chooses the root cause: the best tier that has one decides (taxonomy, section 4.4)."""
 
 from dataclasses import dataclass, replace
-from typing import Final
 
 from ldlm_monitor.base.incident_view import ClaimView
 from ldlm_monitor.base.text.format import compressed, names_of
@@ -20,11 +19,7 @@ from ldlm_monitor.judge.incidents.folded_evidence import NONFINITE, Evidence, Fo
 from ldlm_monitor.judge.incidents.local_causes import first_failure
 from ldlm_monitor.judge.incidents.outside_causes import exit_text, external, hardware
 from ldlm_monitor.judge.incidents.roster import RankFacts, RootCause, RunFacts
-
-# Kinds that follow from most causes: other kinds are shown before them if no cause is found.
-_LEAST_SPECIFIC: Final = ("elastic_failure_table", "elastic_sigterm_peer", "nccl_watchdog_teardown")
-# Kinds of a process's death: shown before `_LEAST_SPECIFIC`, but after all others.
-_DIES_WITH: Final = frozenset({"python_exception", "elastic_worker_failed", "cxx_terminate"})
+from ldlm_monitor.logs.parse.meanings import meaning_of_kind
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # views are cached for one object, not for its value
@@ -122,8 +117,14 @@ def _loudest(evidence: Evidence) -> Fold | None:
     folds = folds or list(evidence.folds.values())
 
     def rated(fold: Fold) -> tuple[object, ...]:
-        vague = fold.kind in _LEAST_SPECIFIC or fold.first.severity in ("info", "warning")
-        return (vague, fold.kind in _DIES_WITH, -len(fold.ranks), -fold.count, *fold.first.order)
+        vague = "vague" in fold.meaning.words or fold.first.severity in ("info", "warning")
+        return (
+            vague,
+            "dies with" in fold.meaning.words,
+            -len(fold.ranks),
+            -fold.count,
+            *fold.first.order,
+        )
 
     return min(folds, key=rated, default=None)
 
@@ -146,7 +147,8 @@ def _against(facts: RankFacts, claim: ClaimView, verdict: RootCause) -> str:
         return f"rank {claim.rank} itself waited for, or lost, another rank ({kinds})"
     if claim.exitcode == -15:
         return f"rank {claim.rank} was terminated by its launcher"
-    if verdict.kind in ("ddp_param_mismatch", "collective_mismatch"):
+    accuses = meaning_of_kind(verdict.kind).accuses
+    if accuses is not None and accuses.how in ("parameters", "fingerprints"):
         return f"rank {claim.rank} is one of those that agree with each other"
     if facts.failed is not None and verdict.clue is not None:
         return f"rank {claim.rank} failed later, or together with others"

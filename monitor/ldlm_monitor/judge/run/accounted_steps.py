@@ -9,11 +9,13 @@ from ldlm_monitor.base.points import Labels, Point, make_labels
 from ldlm_monitor.base.records import Event, Sample, SampleBlock
 from ldlm_monitor.judge.run.quantity import ValueSource
 from ldlm_monitor.judge.run.time_account import TimeAccount
+from ldlm_monitor.logs.parse.meanings import meaning_of
 
 OWN_SECONDS = 10.0
 """Seconds from a record's own time to that of its piece of the log, within which its own counts. A
 choice: pieces hold up to five seconds, and a clock that differs by more is another one."""
-_CAUSES = {"eval": "evaluation", "checkpoint": "checkpoint"}  # of a pause, by an event kind's start
+_CAUSES = {"evaluating": "evaluation", "checkpointing": "checkpoint"}
+"""Of a pause, by the phase that explains it."""
 
 
 class AccountedSteps:
@@ -89,9 +91,8 @@ class AccountedSteps:
 
     def explain(self, event: Event, at: float) -> None:
         """Add an event, which may explain the pause before the next step."""
-        cause = _CAUSES.get(event.kind.partition("_")[0])
-        if cause is not None:
-            self.account.explain(cause, _moment(event.time, at))
+        if (pause := meaning_of(event).pause) is not None:
+            self.account.explain(_CAUSES[pause[0]], _moment(event.time, at))
 
     def read(
         self, began: float, ended: float | None, state: str, skipped: int, ranks: int | None

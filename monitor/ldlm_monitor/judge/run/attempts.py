@@ -6,15 +6,11 @@ restarts. Causes, steps and ends belong to an attempt.
 
 from ldlm_monitor.base.records import Event, Record, Sample
 from ldlm_monitor.judge.run.endings import VICTIM_SECONDS, is_fatal
+from ldlm_monitor.logs.parse.meanings import meaning_of
 
 LEAST_FALL = 0.01
 """A step that falls by this share of the last one, and by more than 1, falls back. A choice: bars
 and lines of one file count from 1 and from 0, and ranks print at slightly different steps."""
-LEFT = ("exit_without_error", "command_ended")
-"""By the host's processes, or by the shell's own words, nobody writes the log any more."""
-_FIRST_WORDS = frozenset({"run_started", "training_plan"})
-"""Kinds of what a program prints before it trains; settings alone begin no attempt."""
-_STARTS = frozenset({"run_started", "run_resumed"})  # kinds of a program's own first lines
 
 
 def is_new_failure(event: Event, seconds: float) -> bool:
@@ -56,7 +52,7 @@ class Attempts:
         counts.
         """
         if isinstance(record, Event):
-            return record.kind in _FIRST_WORDS and record.position.path in self._lived
+            return "first words" in meaning_of(record).words and record.position.path in self._lived
         epoch = record.epoch if isinstance(record, Sample) else None
         return epoch is not None and self.epoch is not None and self.epoch - epoch >= 1
 
@@ -69,9 +65,9 @@ class Attempts:
         steps or an end in the same file. torchrun's `restart_count` is the same on all nodes, and
         begins at 0 again with each launch.
         """
-        fields, kind = event.fields, event.kind
+        fields, words = event.fields, meaning_of(event).words
         lived = event.position.path in self._lived
-        if kind == "elastic_restart":
+        if "restart" in words:
             count = fields.get("restart_count")
             if isinstance(count, int):
                 return self._begin(self._launched + count)
@@ -79,7 +75,7 @@ class Attempts:
             if "global_ranks" not in fields or not (self._restarting or lived):
                 return False
             return self._begin(self.number + 1, launched=not self._restarting)
-        if late or (kind in _STARTS and (lived or (ended and kind == "run_started"))):
+        if late or ("start" in words and (lived or (ended and "first words" in words))):
             return self._begin(self.number + 1, launched=True)
         return False
 
@@ -107,7 +103,7 @@ class Attempts:
         """
         if event.rank is None or {"pid", "status"}.isdisjoint(event.fields):
             return True
-        if event.kind == "run_started":
+        if "start" in meaning_of(event).words:
             self._attending.add(event.rank)
         else:
             self._attending.discard(event.rank)

@@ -7,34 +7,11 @@ from typing import TypeAlias
 from ldlm_monitor.base.names import ENDED_STATES
 from ldlm_monitor.base.records import Event, Scalar
 from ldlm_monitor.judge.run.pace import LATE
+from ldlm_monitor.logs.parse.meanings import meaning_of, meaning_of_kind
 
-# The sets hold kinds of events, as `parse/data/events` defines them.
 _TABLE = "elastic_failure_table"  # kind of the table in which torchrun lists its failed workers
-_ACCUSES_ANOTHER = frozenset({"monitored_barrier_failed", "megatron_result_validation"})
-"""Logged by a rank that names another one as the cause."""
-_ONLY_FOLLOWS = frozenset(
-    {"collective_mismatch", "ddp_param_mismatch"}
-    | {"nccl_watchdog_terminated", "nccl2_backend_timeout"}
-)
-"""Logged by every rank except the one at fault."""
-_DEATHS = frozenset(
-    {"elastic_worker_failed", "fatal_python_error", "fatal_error", "srun_task_exit"}
-)
-"""A worker failed, as its launcher, Slurm or the worker itself reports."""
-_ABORTS = frozenset(
-    {"nccl_watchdog_terminated", "nccl_monitor_kill", "nccl2_backend_timeout"}
-    | {"cxx_terminate", "monitored_barrier_failed"}
-)
-"""Last messages of a process that ends itself. After a run's end they are part of its teardown."""
-_KILLS = frozenset(
-    {"elastic_agent_signaled", "slurm_cancelled", "slurm_oom_kill", "command_killed"}
-)
-"""The scheduler or a signal ended the training from outside."""
-_LAST_WORDS = frozenset({"fatal_error", "command_killed"})
-"""Of a shell or an interpreter, when its program is gone: what follows is of another launch."""
+OOM_KILL = "host_oom_kill"  # kind of a process that the host's kernel killed for its memory
 _TERMINATION_SIGNALS = (-15, -2)  # exit codes of workers to which torchrun sent SIGTERM or SIGINT
-_INTERRUPTS = ("KeyboardInterrupt", "SignalException")
-"""Exceptions that SIGINT raises: Python's in a worker, torch.distributed.elastic's in the agent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,55 +26,48 @@ class Ending:
 
 def is_kill(event: Event) -> bool:
     """Whether the scheduler or a signal ended the training from outside."""
-    if event.kind == "srun_task_exit":
-        return event.fields.get("status") == "Terminated"
-    if event.kind == "slurm_cancelled":
-        # Slurm cancels a step because a task in it failed: that is a consequence, and no kill.
-        reason = str(event.fields.get("reason", ""))
-        return not reason.startswith(("TASK FAILURE", "non-zero exit code"))
-    return event.kind in _KILLS
+    return meaning_of(event).ends == "killed"
 
 
 def explains(event: Event, assumed: Ending) -> bool:
-    """Whether `event` names who ended a run of which only its victims reported so far: Slurm's
-    reason for srun's exit lines, or any sender of the SIGTERM that a worker got.
+    """Whether `event` names who ended a run of which only its victims reported so far: the
+    scheduler's reason for the exits of tasks, or any sender of the SIGTERM that a worker got.
     """
-    given = event.kind == "slurm_cancelled" and bool(event.fields.get("reason"))
-    by_srun = assumed.state == "crashed" and assumed.evidence.kind == "srun_task_exit"
-    return (given and by_srun) or has_sigterm(assumed.evidence)
+    given = meaning_of(event).writer is not None and bool(event.fields.get("reason"))
+    by_exits = assumed.state == "crashed" and "exit report" in meaning_of(assumed.evidence).words
+    return (given and by_exits) or has_sigterm(assumed.evidence)
 
 
 def is_interrupt(event: Event) -> bool:
     """Whether a worker or torchrun's agent reports a person's Ctrl-C (SIGINT)."""
-    if event.kind == "elastic_sigterm_peer":
-        return event.fields.get("signal") == "SIGINT"
-    exception = str(event.fields.get("exc_type", "")).rpartition(".")[2]
-    interrupted = event.kind == "python_exception" and exception in _INTERRUPTS
-    return interrupted and event.severity == "error"
+    meaning = meaning_of(event)
+    if "sigterm" in meaning.words:
+        return meaning.cause == "external"
+    is_external = "exception" in meaning.words and meaning.cause == "external"
+    return is_external and event.severity == "error"
 
 
 def is_by_person(event: Event | None) -> bool:
     """Whether the evidence of an end is a person's Ctrl-C, or `ldlm-monitor stop`."""
-    if event is not None and event.kind == "elastic_agent_signaled":
-        return event.fields.get("signal") == "SIGINT"
-    return event is not None and is_interrupt(event)
+    if event is None:
+        return False
+    stopped = meaning_of(event).opens and event.fields.get("signal") == "SIGINT"
+    return stopped or is_interrupt(event)
 
 
 def has_sigterm(event: Event) -> bool:
     """Whether a worker reports a SIGTERM that it got: of its launcher after a failure, or not."""
-    return event.kind == "elastic_sigterm_peer" and bool(event.fields.get("received"))
+    return "sigterm" in meaning_of(event).words and bool(event.fields.get("received"))
 
 
 def is_death(event: Event) -> bool:
     """Whether a launcher, the scheduler or the process itself reports that a worker failed."""
-    if event.kind == "slurm_cancelled":
-        return not is_kill(event)
-    return event.kind in _DEATHS and event.fields.get("role") != "context"
+    return meaning_of(event).ends == "crashed"
 
 
 def is_abort(event: Event) -> bool:
     """Whether this is the last message of a process that ends itself."""
-    return event.kind in _ABORTS and not event.fields.get("disabled")
+    return "abort" in meaning_of(event).words and not event.fields.get("disabled")
 
 
 def is_fatal(event: Event) -> bool:
@@ -121,13 +91,14 @@ def dies_of_another(event: Event) -> bool:
 
 def has_own_words(event: Event) -> bool:
     """Whether the event is a rank's own report of the failure, and not its launcher's."""
-    return is_fatal(event) or event.kind in _ACCUSES_ANOTHER
+    return is_fatal(event) or "accuser" in meaning_of(event).words
 
 
 def _names_a_cause(table: Event) -> bool:
     """Whether the process that torchrun's table blames did not fail because of another one."""
     fields = table.fields
-    followed = fields.get("root_role") == "victim" or fields.get("root_kind") in _ONLY_FOLLOWS
+    root = meaning_of_kind(str(fields.get("root_kind", "")))
+    followed = fields.get("root_role") == "victim" or "follower" in root.words
     return not followed and fields.get("root_exitcode") not in _TERMINATION_SIGNALS
 
 
@@ -235,7 +206,7 @@ class EndingTracker:
         if weak or self.assumed is None:
             return
         evidence = self.assumed.evidence
-        if evidence.kind in _LAST_WORDS or _site(evidence) in self._caught:
+        if "last words" in meaning_of(evidence).words or _site(evidence) in self._caught:
             self.assumed = None
 
     def observe(self, event: Event, at: float, *, phase: str, patience: float) -> None:
@@ -243,18 +214,18 @@ class EndingTracker:
 
         `patience`: seconds that are normal between two steps.
         """
-        kind, logged = event.kind, bool(event.fields.get("logged"))
+        logged = bool(event.fields.get("logged"))
         caught = max(LOGGED_SECONDS, LATE * patience)  # until one that may be is an end
         if logged and self.assumed is not None and self.assumed.evidence.fields.get("logged"):
             self.assumed = None  # the program caught the one before, too, and went on
-        self.out_of_memory = self.out_of_memory or kind == "host_oom_kill"
+        self.out_of_memory = self.out_of_memory or event.kind == OOM_KILL
         if is_kill(event):
             if phase == "finished":
                 return
             if self.assumed is None or explains(event, self.assumed):
                 self.assumed = None
                 self._assume("killed", at, TABLE_SECONDS, event, phase)
-        elif kind == _TABLE:
+        elif event.kind == _TABLE:
             # If a node's table blames a victim, another node's table may name the cause.
             wait = 0.0 if _names_a_cause(event) else TABLE_SECONDS
             self._assume("crashed", at, wait, event, phase)
@@ -284,7 +255,7 @@ class EndingTracker:
                 self.assumed = Ending(state, at, at + wait, event)
         elif state == "crashed" and (
             assumed.evidence.fields.get("role") == "victim"
-            or (assumed.evidence.kind in _LAST_WORDS and is_fatal(event))
+            or ("last words" in meaning_of(assumed.evidence).words and is_fatal(event))
         ):
             # A kill does not replace a victim's death: launchers send SIGTERM after a first death.
             self.assumed = Ending(state, assumed.since, at + wait, event)

@@ -7,11 +7,14 @@ from operator import sub
 
 from ldlm_monitor.base.names import ENDED_STATES
 from ldlm_monitor.base.records import Event, Heartbeat, Position, Sample, TimedRows
-from ldlm_monitor.judge.run.attempts import LEFT, Attempts, is_new_failure
+from ldlm_monitor.judge.run.attempts import Attempts, is_new_failure
 from ldlm_monitor.judge.run.endings import STRAY_SECONDS, EndingTracker
 from ldlm_monitor.judge.run.goals import StepGoal
-from ldlm_monitor.judge.run.pace import LATE, PAUSES, Pace, advances, is_sign_of_life
+from ldlm_monitor.judge.run.pace import LATE, Pace, advances, is_sign_of_life
 from ldlm_monitor.judge.run.stall import Stall
+from ldlm_monitor.logs.parse.meanings import meaning_of
+
+SETTINGS = "config"  # kind of the settings of a training
 
 
 class Lifecycle:
@@ -175,33 +178,34 @@ class Lifecycle:
 
     def observe_event(self, event: Event, at: float) -> bool:
         """Process an event that was logged at `at`; True if another attempt begins with it."""
-        kind = event.kind
-        self._training |= kind in ("run_started", "config")
+        meaning = meaning_of(event)
+        begins_run = {"start", "first words"} <= meaning.words
+        self._training |= begins_run or event.kind == SETTINGS
         late = self.ended_at is not None and is_new_failure(event, at - self.ended_at)
         late = late and self.phase in ("crashed", "killed")
         begins = self.attempts.begins_with(event, ended=self.ended, late=late)
         if begins:
             self._restart(at)
-        if kind in ("run_started", "run_finished"):
+        if begins_run or meaning.ends == "finished":
             if event.fields.get("confirmed_by") == "silence":
                 weak = "after" in event.fields
                 self.ending.note_words(weak=weak)
                 self._training |= not weak
                 self.goal.declare(event.message, weak=weak)
-            elif self.attempts.is_left_by_all(event) and kind == "run_finished":
+            elif self.attempts.is_left_by_all(event) and not begins_run:
                 self._end("finished", at)
-        elif kind in PAUSES:
+        elif meaning.pause is not None:
             # A log that announces checkpoints need not announce evaluations.
-            self._announces_phases = self._announces_phases or kind == "eval_started"
+            self._announces_phases |= meaning.pause == ("evaluating", "evaluating")
             if not self.ended:
-                self._pause(kind, at)
-        elif kind in LEFT:
+                self._pause(*meaning.pause, at)
+        elif "left" in meaning.words:
             self._observe_exit(event, at)
-        elif kind == "results":
+        elif "results" in meaning.words:
             self.goal.declare_results(event.message)
-        elif kind == "log_silence" and event.fields.get("alive"):
+        elif "silence" in meaning.words and event.fields.get("alive"):
             self.goal.deny_results()
-        elif kind == "training_plan":
+        elif "first words" in meaning.words:
             self.goal.expect(event.fields)
         else:
             patience = 0.0 if self.progress_step is None else self.pace.limit("running")
@@ -268,8 +272,8 @@ class Lifecycle:
         self._alive_at = at
         self._stalled = self._late = False
 
-    def _pause(self, kind: str, at: float) -> None:
-        self._paused_by, phase = PAUSES[kind]
+    def _pause(self, paused_by: str, phase: str, at: float) -> None:
+        self._paused_by = paused_by
         if phase == "running" and self.phase == "starting":
             return
         self._enter(phase, at)

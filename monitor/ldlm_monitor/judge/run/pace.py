@@ -42,14 +42,6 @@ What a bound cannot show is in the native buckets, and in `ldlm_train_step_secon
 LATE = 3.0
 """Multiple of its stall limit at which a run is hung that may also have ended: `rules/default.yml`
 has it, too. A choice: more delays the page of a hang, less pages for runs that ended silently."""
-PAUSES = {
-    "eval_started": ("evaluating", "evaluating"),
-    "eval_finished": ("evaluating", "running"),
-    "checkpoint_started": ("checkpointing", "checkpointing"),
-    "checkpoint_saved": ("checkpointing", "running"),
-    "checkpoint_failed": ("checkpointing", "running"),
-}
-"""Kind of an event -> the phase that explains the pause before it, and the phase after it."""
 
 
 def is_sign_of_life(values: Mapping[str, object]) -> bool:

@@ -16,6 +16,7 @@ from ldlm_monitor.base.text.format import mesh_text
 from ldlm_monitor.judge.run.lifecycle import Lifecycle
 from ldlm_monitor.judge.run.pace import StepDurations
 from ldlm_monitor.judge.run.quantity import SourceLine, ValueSource, labels_of
+from ldlm_monitor.logs.parse.meanings import meaning_of
 
 PACE_STEPS = 50
 """Logged steps of the estimate of seconds per step. A choice: more make the ETA lag behind a new
@@ -31,10 +32,8 @@ _DIMENSIONS = 8  # of a mesh. A choice: trainings name up to 5; a forged row wou
 _DIMENSION = 16  # characters of a dimension's name, such as `dp_replicate`
 _EXPORTED = ("dp", "tp", "pp")  # labels that every board can count on
 _COORDINATE = 65536  # no training has as many ranks
-_COUNTED = {  # by the kinds of events: the counter of the whole run that they raise
-    **dict.fromkeys(("skipped_step", "loss_scale_overflow"), "ldlm_train_skipped_steps_total"),
-    **dict.fromkeys(("run_started", "run_resumed", "elastic_restart"), RESTARTS),
-}
+_COUNTERS = {"skipped": "ldlm_train_skipped_steps_total", "restarts": RESTARTS}
+"""The counters of the whole run that events raise, by `Meaning.counts`."""
 
 
 class Progress:
@@ -254,8 +253,8 @@ class EventCounts:
             labels = self._labels(sort)
             yield EVENTS, labels, line
             yield LAST_EVENT, labels, line
-            if event.kind in _COUNTED:
-                yield _COUNTED[event.kind], make_labels(run=self._run), line
+            if (counts := meaning_of(event).counts) is not None:
+                yield _COUNTERS[counts], make_labels(run=self._run), line
 
     def _labels(self, sort: _Sort) -> Labels:
         kind, severity, rank = sort
@@ -275,7 +274,7 @@ class LoggedSettings:
 
     def update(self, event: Event) -> None:
         """Read a `config` or `run_started` event."""
-        if event.kind == "run_started":
+        if "start" in meaning_of(event).words:
             self.framework = str(event.fields.get("framework") or self.framework)
         for name, value in event.fields.items():
             if name not in _OURS and isinstance(value, str | int | float):

@@ -12,7 +12,7 @@ from ldlm_monitor.base.records import Event, Position, Record, Sample, SampleBlo
 from ldlm_monitor.base.snapshot import Health, RunView, VerdictView
 from ldlm_monitor.judge.run.accounted_steps import AccountedSteps, goodput_points
 from ldlm_monitor.judge.run.endings import is_by_person
-from ldlm_monitor.judge.run.lifecycle import Lifecycle
+from ldlm_monitor.judge.run.lifecycle import SETTINGS, Lifecycle
 from ldlm_monitor.judge.run.logged_values import RunValues
 from ldlm_monitor.judge.run.pace import STEP_BUCKETS
 from ldlm_monitor.judge.run.progress import EventCounts, LoggedSettings, Progress
@@ -20,9 +20,10 @@ from ldlm_monitor.judge.run.quantity import SourceLine, ValueSource, is_read, ne
 from ldlm_monitor.judge.run.replicas import Replicas
 from ldlm_monitor.judge.run.stall import Stall
 from ldlm_monitor.judge.run.verdict import Findings, ProbeCandidate
+from ldlm_monitor.logs.parse.meanings import meaning_of
 
 _URGENT = ("error", "critical")  # severities of events after which rules are evaluated at once
-_DONE = ("run_action", "run_restart", "run_given_up")  # likewise: a run may end soon after them
+_NONFINITE = "nonfinite_metric"  # kind of a number that is not finite
 _MAX_RANKS = 65536  # `ranks` has only lower ones: no training has as many, a forged log may
 
 
@@ -258,13 +259,14 @@ class TrainingRun:
         return "recovered" if stalled and self.life.state != "stalled" else None
 
     def _observe_event(self, event: Event, at: float, judged: float) -> str | None:
+        meaning = meaning_of(event)
         assumed = self.life.ending.assumed
         end = self.life.end_evidence if assumed is None else assumed.evidence
-        if event.kind != "exit_without_error" or not is_by_person(end):  # else it is no news
+        if not {"finding", "left"} <= meaning.words or not is_by_person(end):  # else it is no news
             self._events.add(event, judged)
         self.steps.explain(event, at)
         self._remark = event.position
-        if event.kind in ("config", "run_started"):
+        if event.kind == SETTINGS or {"start", "first words"} <= meaning.words:
             self.logged.update(event)
             fields = event.fields
             self.findings.note_process(event.rank, fields.get("host"), fields.get("pid"))
@@ -273,17 +275,17 @@ class TrainingRun:
                 self.progress.observe_mesh(event.rank, mesh)
         elif event.kind == "skipped_step":
             self.progress.skip(event.fields.get("step"))
-        elif event.kind == "checkpoint_saved":
+        elif meaning.pause == ("checkpointing", "running") and event.severity == "info":
             self.progress.save_checkpoint(str(event.fields.get("path") or ""))
         self.findings.add(event)
-        counted = event.kind == "nonfinite_metric" and self.values.observe_nonfinite(event, judged)
+        counted = event.kind == _NONFINITE and self.values.observe_nonfinite(event, judged)
         if self.life.observe_event(event, at):
             self.progress.begin_attempt()
             self.replicas = Replicas()
             self.values.nonfinite.resume(0)
             self.progress.epoch = None
         urgent = f"{event.kind} {event.severity} {event.rank}"
-        is_urgent = counted or event.severity in _URGENT or event.kind in _DONE
+        is_urgent = counted or event.severity in _URGENT or "urgent" in meaning.words
         return urgent if is_urgent else None
 
     def _life_points(self, at: float) -> list[Point]:

@@ -15,6 +15,7 @@ from ldlm_monitor.base.records import Event, FieldValue, Position
 from ldlm_monitor.base.snapshot import VerdictView
 from ldlm_monitor.base.text.format import signal_name
 from ldlm_monitor.judge.run.endings import (
+    OOM_KILL,
     ProcessLook,
     is_abort,
     is_fatal,
@@ -22,6 +23,7 @@ from ldlm_monitor.judge.run.endings import (
     state_of_gone,
 )
 from ldlm_monitor.judge.run.lifecycle import Lifecycle
+from ldlm_monitor.logs.parse.meanings import meaning_of
 
 IDLE_CORES = 0.05
 """Used CPU cores below which a process is idle, a choice: the threads of watchdogs and heartbeats
@@ -33,10 +35,8 @@ MAX_REASONS = 4  # most reasons of a verdict. A choice: more make an alert's lin
 _SHOWN_PROCESSES = 3  # processes that a reason names. A choice: more make its line hard to read
 _End: TypeAlias = Literal["finished", "crashed", "killed", "ended"]  # states of a run that is over
 _SHOWN_STACKS = 2  # stacks in a verdict. A choice: one waits and one differs; most repeat these
-KINDS = frozenset(
-    {"log_silence", "exit_without_error", "ras_status", "fr_dump", "host_oom_kill", "stack_dump"}
-)
-"""Kinds of events that are evidence, besides the errors of the log."""
+_REPORTS = ("fr_dump", "ras_status")  # kinds of what NCCL itself recorded, and its service reports
+_STACKS = "stack_dump"  # kind of what a process does
 
 
 def verdict(evidence: Iterable[Event], *, complete: bool = False) -> VerdictView | None:
@@ -52,10 +52,10 @@ def verdict(evidence: Iterable[Event], *, complete: bool = False) -> VerdictView
         return VerdictView(word="crashed", reasons=(failed.message,))
     if gone:
         return _of_the_gone(gone, events, complete=complete, alone=len(gone) < len(looks))
-    left = [event.message for event in events if event.kind == "exit_without_error"]
+    left = [event.message for event in events if _is_left(event)]
     if left and not looks:
         return VerdictView(word="ended", reasons=(left[-1],))
-    dumps = {event.rank: event for event in events if event.kind == "stack_dump"}
+    dumps = {event.rank: event for event in events if event.kind == _STACKS}
     accused = [event.message for event in dumps.values() if event.fields.get("accused")]
     named = [*accused, *_of_collectives(events)]
     reasons = [*named, *_of_states(looks)]
@@ -78,7 +78,7 @@ def _of_the_gone(
     gone: Sequence[ProcessLook], events: Sequence[Event], *, complete: bool, alone: bool
 ) -> VerdictView:
     """The verdict where processes are gone; `alone`: others of the run live on."""
-    killed = next((each for each in events if each.kind == "host_oom_kill"), None)
+    killed = next((each for each in events if each.kind == OOM_KILL), None)
     word = state_of_gone(gone, out_of_memory=killed is not None)
     if word == "ended":
         word = "finished" if complete else "killed" if alone else word
@@ -122,7 +122,7 @@ def _status(look: ProcessLook) -> int:
 
 def _of_collectives(events: Iterable[Event]) -> Iterator[str]:
     """Messages of probes that found something; those that name a missing rank come first."""
-    found = [each for each in events if each.kind in ("fr_dump", "ras_status")]
+    found = [each for each in events if each.kind in _REPORTS]
     for event in sorted(found, key=lambda each: not each.fields.get("missing_ranks")):
         if event.fields.get("probe") and event.fields.get("role") != "context":
             yield event.message
@@ -172,9 +172,15 @@ def _cores(look: ProcessLook) -> float:
     return float(cores) if isinstance(cores, int | float) else 0.0
 
 
+def _is_left(event: Event) -> bool:
+    """Whether a look at the host found that no process writes the log any more."""
+    return {"finding", "left"} <= meaning_of(event).words
+
+
 def _looks(events: Sequence[Event]) -> list[ProcessLook]:
     for event in reversed(events):
-        if event.kind in ("log_silence", "exit_without_error"):
+        words = meaning_of(event).words
+        if "finding" in words and ("left" in words or "silence" in words):
             return processes_of(event)
     return []
 
@@ -234,13 +240,13 @@ class Findings:
 
     def add(self, event: Event) -> None:
         """Keep an event that is evidence, or that has the path of a flight recorder dump."""
-        if event.kind in KINDS or is_fatal(event) or is_abort(event):
+        if "finding" in meaning_of(event).words or is_fatal(event) or is_abort(event):
             if self._since != self._life.last_progress_at:
                 self._found.clear()
                 self._since = self._life.last_progress_at
             self._found.append(event)
         path = event.fields.get("path")
-        if event.kind == "fr_dump" and isinstance(path, str) and len(self.dumps) < _MAX_RANKS:
+        if event.kind == _REPORTS[0] and isinstance(path, str) and len(self.dumps) < _MAX_RANKS:
             self.dumps[event.rank] = path
 
     def verdict(self, step: int | None, total: int | None) -> VerdictView | None:
@@ -260,6 +266,6 @@ class Findings:
         if life.state == "ended" and (found := verdict(self._found)) is not None:
             of = f" of {total:,}" if total else ""
             logged = [*([] if step is None else [f"stopped at step {step:,}{of}"]), *found.reasons]
-        killed = [f"out of memory: {e.message}" for e in self._found if e.kind == "host_oom_kill"]
+        killed = [f"out of memory: {e.message}" for e in self._found if e.kind == OOM_KILL]
         reasons = [*logged, *killed, *_of_collectives(self._found)]
         return VerdictView(word=cast("_End", life.state), reasons=tuple(reasons[:MAX_REASONS]))

@@ -258,7 +258,7 @@ class AccusationKeys(DefinitionPart):
 
 
 class MeaningKeys(DefinitionPart):
-    """What a kind of event means; see `base.meaning.Meaning`. Without `cause`: by family and role."""
+    """What a kind means; see `base.meaning.Meaning`. Without `cause`: by family and role."""
 
     cause: Cause | None = None
     words: tuple[Word, ...] = Field(default=(), alias="is")

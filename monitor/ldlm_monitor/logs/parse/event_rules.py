@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ldlm_monitor.base.chunk import Chunk, Origin
 from ldlm_monitor.base.names import Severity
@@ -18,6 +19,7 @@ from ldlm_monitor.base.records import (
 )
 from ldlm_monitor.base.text.format import signal_name
 from ldlm_monitor.logs.parse import definitions
+from ldlm_monitor.logs.parse.meanings import said
 from ldlm_monitor.logs.parse.patterns import Pattern, PatternMatch, number, quantity
 
 MAX_MESSAGE_BYTES = 4096
@@ -108,9 +110,12 @@ class EventRule:
         shape: definitions.EventShape,
         family: str,
         made: Callable[[str], Pattern],
+        meaning: Mapping[str, Any] | None = None,
     ) -> None:
+        """`meaning`: the keys that a user's file has for the kind, which its events carry."""
         self.spec = spec
         self.family = family
+        self._meaning = meaning
         self.order = 0
         self._pattern = made(shape.pattern) if shape.pattern is not None else None
         self.rows = tuple(
@@ -168,9 +173,10 @@ class EventRule:
         read = _number_in(fields.get(spec.finite.field)) if spec.finite else None
         if spec.finite and read is not None and math.isfinite(read):
             kind, severity, role = spec.finite.kind, spec.finite.severity, spec.finite.role
-        found: list[Record] = [
-            place.event(kind, severity, message, role, fields, family=self.family)
-        ]
+        event = place.event(kind, severity, message, role, fields, family=self.family)
+        if self._meaning is not None:
+            event.fields["meaning"] = said(self._meaning, event)
+        found: list[Record] = [event]
         for also in spec.also:
             kept = {name: fields[name] for name in also.fields if name in fields}
             found.append(

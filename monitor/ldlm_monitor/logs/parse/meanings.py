@@ -59,24 +59,19 @@ def meaning_of(event: Event, role: str | None = None) -> Meaning:
     family = str(fields.get("family", ""))
     if isinstance(own := fields.get("meaning"), dict):
         return replace(_meaning(_UNKNOWN, family, role), **_read(own))
-    return meaning_of_kind(event.kind, role, family, event.severity, event.message, fields)
+    if not _packaged().get(event.kind, _UNKNOWN).cases:
+        return _base(event.kind, family, role)
+    texts = _texts(event)
+    return meaning_of_kind(
+        event.kind, role, **{name: texts[name] for name in texts if name != "role"}
+    )
 
 
-def meaning_of_kind(
-    kind: str,
-    role: str = "root",
-    family: str = "",
-    severity: str = "error",
-    message: str = "",
-    fields: Mapping[str, FieldValue] = {},  # noqa: B006 - never changed
-) -> Meaning:
+def meaning_of_kind(kind: str, role: str = "root", **texts: FieldValue) -> Meaning:
     """What an event of a packaged kind, or of an unknown one, means with these fields."""
-    known = _packaged().get(kind, _UNKNOWN)
-    found = _base(kind, family, role)
-    if known.cases:
-        texts = {**fields, "severity": severity, "message": message, "role": role}
-        for case in known.cases:
-            found = replace(found, **case.changes) if case.holds(texts) else found
+    found = _base(kind, str(texts.get("family", "")), role)
+    for case in _packaged().get(kind, _UNKNOWN).cases:
+        found = replace(found, **case.changes) if case.holds(texts) else found
     return found
 
 
@@ -84,7 +79,7 @@ def said(keys: Mapping[str, Any], event: Event) -> dict[str, Scalar]:
     """The field `meaning` of an event, by the keys that a user's file has for its kind."""
     kind = _kind(keys)
     changes = dict(keys)
-    texts = {**event.fields, "severity": event.severity, "message": event.message}
+    texts = _texts(event)
     for case, given in zip(kind.cases, keys.get("cases", ()), strict=True):
         if case.holds(texts):
             changes |= given
@@ -95,18 +90,23 @@ def said(keys: Mapping[str, Any], event: Event) -> dict[str, Scalar]:
     }
 
 
+def _texts(event: Event) -> dict[str, FieldValue]:
+    return {**event.fields, "severity": event.severity, "message": event.message}
+
+
 @lru_cache(maxsize=4096)  # kinds are some hundred, but a forged field may have any text
 def _base(kind: str, family: str, role: str) -> Meaning:
     return _meaning(_packaged().get(kind, _UNKNOWN), family, role)
 
 
 def _meaning(kind: _Kind, family: str, role: str) -> Meaning:
-    """The meaning without cases. Only some roles can be a cause, and context ends nothing."""
+    """The meaning without cases. Only some roles can be a cause, and context is no crash."""
     found = replace(NOTHING, **{"cause": _BY_FAMILY.get(family, "local"), **kind.changes})
     causes = _NAMING_ROLES if found.cause == "named" else CAUSE_ROLES
     if role not in causes:
         found = replace(found, cause="none")
-    return replace(found, ends=None) if role == "context" else found
+    is_context = role == "context" and found.ends == "crashed"
+    return replace(found, ends=None) if is_context else found
 
 
 @cache

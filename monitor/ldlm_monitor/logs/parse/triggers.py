@@ -110,7 +110,7 @@ class Rules:
             for index, bar in enumerate(given.bars):
                 with _located(f"{path}: bars.{index}"):
                     bars.append(BarRule(bar, given.format, made))
-            for where, rule, trigger in _rules(path, given, made):
+            for where, rule, trigger in _rules(path, given, made, carries=path in users):
                 rule.order = len(triggers)
                 if isinstance(rule, LineRule) and path in users:
                     rule.order -= _USERS_FIRST
@@ -168,19 +168,24 @@ def _compiled(files: tuple[Path, ...], _editions: tuple[tuple[str, int, int], ..
 
 
 def _rules(
-    path: Path, loaded: definitions.Definitions, made: Callable[[str], Pattern]
+    path: Path, loaded: definitions.Definitions, made: Callable[[str], Pattern], *, carries: bool
 ) -> Iterator[tuple[str, LineRule | EventRule, str]]:
-    """The rules of a file, each with its place in the file and its trigger."""
+    """The rules of a file, each with its place in the file and its trigger.
+
+    `carries`: events of kinds in the file's `meanings` carry these.
+    """
     for index, line in enumerate(loaded.lines):
         where = f"{path}: lines.{index}"
         with _located(where):
             line_rule = LineRule(line, loaded.format, made)
         yield f"{where} ({line.name})", line_rule, line.trigger
     for index, event in enumerate(loaded.events):
+        keys = loaded.meanings.get(event.kind) if carries else None
+        meaning = None if keys is None else keys.model_dump(by_alias=True, exclude_unset=True)
         for number, shape in enumerate(event.shapes):
             where = f"{path}: events.{index}.shapes.{number}"
             with _located(where):
-                event_rule = EventRule(event, shape, event.family or loaded.family, made)
+                event_rule = EventRule(event, shape, event.family or loaded.family, made, meaning)
             yield f"{where} ({event.kind})", event_rule, shape.trigger
 
 
