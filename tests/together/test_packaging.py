@@ -345,7 +345,7 @@ def test_the_lock_holds_what_the_project_asks_for(name: str) -> None:
 def test_setup_copies_the_package_where_a_path_could_keep_python_from_starting(
     tmp_path: Path, folder: str, how: str
 ) -> None:
-    """`pip` and the command are scripts that print their arguments: nothing is installed."""
+    """All commands are scripts that print their arguments: nothing is installed."""
     checkout = tmp_path / folder
     (checkout / "requirements").mkdir(parents=True)
     (checkout / ".venv/bin").mkdir(parents=True)
@@ -355,7 +355,7 @@ def test_setup_copies_the_package_where_a_path_could_keep_python_from_starting(
     for name in ("callback", "doctor", "trainer"):
         (checkout / name).mkdir()
         shutil.copy(ROOT / name / "pyproject.toml", checkout / name)
-    for name in ("pip", "ldlm-monitor"):
+    for name in ("pip", "python", "ldlm-monitor"):
         (checkout / ".venv/bin" / name).write_text('#!/bin/sh\necho "$@"\n')
         (checkout / ".venv/bin" / name).chmod(0o755)
     done = subprocess.run(

@@ -19,8 +19,7 @@ from ldlm_monitor.judge.run.accounted_steps import AccountedSteps
 from ldlm_monitor.judge.run.quantity import ValueSource
 from ldlm_monitor.judge.run.time_account import MARKS, TimeAccount
 from ldlm_monitor.service.cli import main
-from ldlm_monitor.service.cli.flags import settings_for_inputs
-from ldlm_monitor.service.cli.report import read
+from ldlm_monitor.service.cli.flags import replay_of, settings_for_inputs
 
 START = 1769681700.0
 HANG = (
@@ -138,7 +137,7 @@ def test_what_a_crash_cost_is_not_known_where_no_step_has_a_time(tmp_path: Path)
     log.write_text(
         f'{began}attempt 1 starts: ["python"]\n{steps}{ended}the command ended with exit code 1\n'
     )
-    (run,) = report(read(settings_for_inputs(None, (str(log),), once=True))).runs
+    (run,) = report(replay_of(settings_for_inputs(None, (str(log),), once=True)).end()).runs
     assert [each.lost_seconds for each in run.incidents] == [None]
 
 
@@ -356,7 +355,7 @@ def test_the_live_metrics_are_the_account_of_the_report(
     out = "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB"
     lines.insert(80, f"{stamp.format(1, 21)}{out}")
     log.write_text("\n".join(lines) + "\n", "utf-8")
-    snapshot = read(settings_for_inputs(None, [str(log)], once=True))
+    snapshot = replay_of(settings_for_inputs(None, [str(log)], once=True)).end()
     (run,) = report(snapshot).runs
     assert run.goodput is not None
     exported = {

@@ -78,10 +78,11 @@ class Front:
         """The command's exit code as shells give it; prints it if `program` cannot be started."""
         code = -signal.SIGKILL.value  # if the relay was killed, and the command with it
         while self._link.is_open:
-            ready = select.select([self._link, self._woken], [], [])[0]
+            waits = (self._link.fileno(), self._woken)
+            ready = select.select(waits, [], [])[0]
             if self._woken in ready:
                 os.read(self._woken, READ_BYTES)
-            for said in self._link.receive() if self._link in ready else ():
+            for said in self._link.receive() if waits[0] in ready else ():
                 if "failed" in said:
                     problem = f"{program}: cannot be started ({said['failed']})"
                     print(f"ldlm-monitor: {problem}", file=sys.stderr)

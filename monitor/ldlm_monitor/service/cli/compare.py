@@ -71,9 +71,8 @@ def compare(
 class _Whole(Reading):
     """Ctrl-C ends the command: parts of runs are not compared."""
 
-    def __exit__(self, *raised: Any) -> bool:
+    def __exit__(self, *raised: Any) -> None:  # type: ignore[override]
         super().__exit__(*raised)
-        return False
 
 
 def _measured(word: str) -> str:
