@@ -276,7 +276,7 @@ class Evidence:
             own = replace(
                 clue,
                 kind=kind,
-                meaning=meaning_of_kind(kind, message=message),
+                meaning=meaning_of_kind(kind),
                 role="root",
                 severity="error",
                 message=message[:MAX_MESSAGE],

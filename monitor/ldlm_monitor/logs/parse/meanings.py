@@ -55,7 +55,7 @@ _UNKNOWN: Final = _Kind({}, ())
 def meaning_of(event: Event, role: str | None = None) -> Meaning:
     """What an event means; `role` (None: its own) as the judge sees it."""
     fields = event.fields
-    role = str(fields.get("role", "context")) if role is None else role
+    role = str(fields.get("role", "")) if role is None else role
     family = str(fields.get("family", ""))
     if isinstance(own := fields.get("meaning"), dict):
         return replace(_meaning(_UNKNOWN, family, role), **_read(own))
@@ -67,12 +67,9 @@ def meaning_of(event: Event, role: str | None = None) -> Meaning:
     )
 
 
-def meaning_of_kind(kind: str, role: str = "root", **texts: FieldValue) -> Meaning:
-    """What an event of a packaged kind, or of an unknown one, means with these fields."""
-    found = _base(kind, str(texts.get("family", "")), role)
-    for case in _packaged().get(kind, _UNKNOWN).cases:
-        found = replace(found, **case.changes) if case.holds(texts) else found
-    return found
+def meaning_of_kind(kind: str, role: str = "root") -> Meaning:
+    """What a packaged kind, or an unknown one, means in a role, whatever an event of it says."""
+    return _base(kind, "", role)
 
 
 def said(keys: Mapping[str, Any], event: Event) -> dict[str, Scalar]:
