@@ -59,12 +59,12 @@ def meaning_of(event: Event, role: str | None = None) -> Meaning:
     family = str(fields.get("family", ""))
     if isinstance(own := fields.get("meaning"), dict):
         return replace(_meaning(_UNKNOWN, family, role), **_read(own))
-    if not _packaged().get(event.kind, _UNKNOWN).cases:
-        return _base(event.kind, family, role)
-    texts = _texts(event)
-    return meaning_of_kind(
-        event.kind, role, **{name: texts[name] for name in texts if name != "role"}
-    )
+    found = _base(event.kind, family, role)
+    if cases := _packaged().get(event.kind, _UNKNOWN).cases:
+        texts = _texts(event)
+        for case in cases:
+            found = replace(found, **case.changes) if case.holds(texts) else found
+    return found
 
 
 def meaning_of_kind(kind: str, role: str = "root") -> Meaning:
