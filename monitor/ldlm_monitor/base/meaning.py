@@ -43,7 +43,7 @@ Phase: TypeAlias = Literal["running", "evaluating", "checkpointing"]
 
 
 @dataclass(frozen=True, slots=True)
-class Accusation:
+class AccusingKind:
     """How an event accuses ranks, and in which order sources are believed, the lowest first.
 
     `who`: the reason's text before the ranks; `what`: the fault of which they are accused.
@@ -73,7 +73,7 @@ class Meaning:
     opens: bool = False
     fault: Fault | None = None
     shows: frozenset[Fault] = frozenset()
-    accuses: Accusation | None = None
+    accuses: AccusingKind | None = None
     pause: tuple[Phase, Phase] | None = None
     counts: Literal["skipped", "restarts"] | None = None
     writer: Literal["scheduler"] | None = None

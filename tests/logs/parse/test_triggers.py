@@ -105,7 +105,8 @@ def test_the_texts_of_a_match_are_its_groups(text: bytes) -> None:
 def test_every_packaged_pattern_compiles() -> None:
     """A start compiles only those that a log needs."""
     loaded = [(path, definitions.load(path)) for path in definitions.packaged_files()]
-    assert triggers.Rules(loaded, [path for path, _ in loaded], {}).named
+    plain = [(path, given.model_copy(update={"meanings": {}})) for path, given in loaded]
+    assert triggers.Rules(plain, [path for path, _ in plain], {}).named
     modules = [
         import_module(f"ldlm_monitor.logs.parse.{each.name}")
         for each in iter_modules(parse.__path__)

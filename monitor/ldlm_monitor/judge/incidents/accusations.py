@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from ldlm_monitor.base import meaning
-from ldlm_monitor.base.meaning import How
+from ldlm_monitor.base.meaning import AccusingKind, How
 from ldlm_monitor.base.text.format import names_of
 from ldlm_monitor.judge.incidents.clues import Clue, Tier, named_ranks, rank_in, ranks_in
 from ldlm_monitor.judge.incidents.communication import Collective
@@ -81,11 +80,17 @@ def _missing(evidence: Evidence) -> Iterator[Accusation]:
     for fold, own in _by_order(evidence, "missing"):
         ranks = frozenset(rank for clue in fold.clues for rank in named_ranks(clue))
         if ranks:
-            fault = str(fold.first.fields.get("what") or own.what)
-            yield Accusation(fold.kind, ranks, f"{own.who} {names_of(ranks)}", fold.first, fault)
+            fault = str(fold.first.fields.get("what") or own.what or fold.first.message)
+            yield Accusation(
+                fold.kind,
+                ranks,
+                f"{own.who or 'a line accuses'} {names_of(ranks)}",
+                fold.first,
+                fault,
+            )
 
 
-def _by_order(evidence: Evidence, how: How) -> Iterator[tuple[Fold, meaning.Accusation]]:
+def _by_order(evidence: Evidence, how: How) -> Iterator[tuple[Fold, AccusingKind]]:
     """The folds that accuse ranks in this way, the most believed kinds first, then the earliest."""
     found = [(fold, own) for fold in evidence.accusing(how) if (own := fold.meaning.accuses)]
     yield from sorted(found, key=lambda each: (each[1].order, each[0].first.order))
@@ -185,7 +190,7 @@ def _hung(evidence: Evidence) -> Iterator[Accusation]:
 def _stuck(evidence: Evidence, run: RunFacts) -> Iterator[Accusation]:
     """A watchdog or GIL stuck on few ranks is these ranks' own fault; if on many, all only wait."""
     present = evidence.roster.size(run)
-    by_kind: dict[str, list[tuple[Fold, meaning.Accusation]]] = {}
+    by_kind: dict[str, list[tuple[Fold, AccusingKind]]] = {}
     for fold, own in _by_order(evidence, "stuck"):
         if fold.role == "root":
             by_kind.setdefault(fold.kind, []).append((fold, own))

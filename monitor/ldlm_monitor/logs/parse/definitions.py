@@ -249,7 +249,7 @@ class EventDefinition(DefinitionPart):
 
 
 class AccusationKeys(DefinitionPart):
-    """How an event accuses ranks; see `base.meaning.Accusation`."""
+    """How an event accuses ranks; see `base.meaning.AccusingKind`."""
 
     how: How
     order: int = 0

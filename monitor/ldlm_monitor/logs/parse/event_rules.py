@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ldlm_monitor.base.chunk import Chunk, Origin
 from ldlm_monitor.base.names import Severity
@@ -19,7 +18,7 @@ from ldlm_monitor.base.records import (
 )
 from ldlm_monitor.base.text.format import signal_name
 from ldlm_monitor.logs.parse import definitions
-from ldlm_monitor.logs.parse.meanings import said
+from ldlm_monitor.logs.parse.meanings import CarriedMeaning
 from ldlm_monitor.logs.parse.patterns import Pattern, PatternMatch, number, quantity
 
 MAX_MESSAGE_BYTES = 4096
@@ -110,9 +109,9 @@ class EventRule:
         shape: definitions.EventShape,
         family: str,
         made: Callable[[str], Pattern],
-        meaning: Mapping[str, Any] | None = None,
+        meaning: CarriedMeaning | None = None,
     ) -> None:
-        """`meaning`: the keys that a user's file has for the kind, which its events carry."""
+        """`meaning`: what a user's file says of the kind, which its events carry."""
         self.spec = spec
         self.family = family
         self._meaning = meaning
@@ -175,7 +174,7 @@ class EventRule:
             kind, severity, role = spec.finite.kind, spec.finite.severity, spec.finite.role
         event = place.event(kind, severity, message, role, fields, family=self.family)
         if self._meaning is not None:
-            event.fields["meaning"] = said(self._meaning, event)
+            event.fields["meaning"] = self._meaning.of(event)
         found: list[Record] = [event]
         for also in spec.also:
             kept = {name: fields[name] for name in also.fields if name in fields}

@@ -12,11 +12,12 @@ from typing import Any, Final
 
 import re2
 import yaml
+from pydantic import ValidationError
 
-from ldlm_monitor.base.meaning import NOTHING, Accusation, Cause, Meaning
+from ldlm_monitor.base.meaning import NOTHING, AccusingKind, Cause, Meaning
 from ldlm_monitor.base.records import Event, FieldValue, Scalar
 from ldlm_monitor.base.text.yaml_loader import YAML_LOADER
-from ldlm_monitor.logs.parse.definitions import packaged_files
+from ldlm_monitor.logs.parse.definitions import KindMeaning, MeaningKeys, packaged_files
 
 CAUSE_ROLES: Final = frozenset({"root", "evidence"})  # roles of events that can be a cause
 _BY_FAMILY: Final[Mapping[str, Cause]] = {
@@ -58,7 +59,7 @@ def meaning_of(event: Event, role: str | None = None) -> Meaning:
     role = str(fields.get("role", "")) if role is None else role
     family = str(fields.get("family", ""))
     if isinstance(own := fields.get("meaning"), dict):
-        return replace(_meaning(_UNKNOWN, family, role), **_read(own))
+        return replace(_meaning(_UNKNOWN, family, role), **_carried(tuple(own.items())))
     found = _base(event.kind, family, role)
     if cases := _packaged().get(event.kind, _UNKNOWN).cases:
         texts = _texts(event)
@@ -72,19 +73,46 @@ def meaning_of_kind(kind: str, role: str = "root") -> Meaning:
     return _base(kind, "", role)
 
 
-def said(keys: Mapping[str, Any], event: Event) -> dict[str, Scalar]:
-    """The field `meaning` of an event, by the keys that a user's file has for its kind."""
-    kind = _kind(keys)
-    changes = dict(keys)
-    texts = _texts(event)
-    for case, given in zip(kind.cases, keys.get("cases", ()), strict=True):
-        if case.holds(texts):
-            changes |= given
-    return {
-        key: ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
-        for key, value in changes.items()
-        if key not in ("cases", "when", "accuses") and value is not None
-    }
+class CarriedMeaning:
+    """What a user's file says of a kind, which its events carry in their field `meaning`.
+
+    Raises `re2.error` for an expression that does not compile.
+    """
+
+    def __init__(self, keys: KindMeaning) -> None:
+        self._given = keys.model_dump(by_alias=True, exclude_unset=True)
+        self._cases = _kind(self._given).cases
+
+    def of(self, event: Event) -> dict[str, Scalar]:
+        """The keys that hold for an event; of lists, the items joined by commas."""
+        found = {key: self._given[key] for key in self._given if key != "cases"}
+        texts = _texts(event)
+        for case, given in zip(self._cases, self._given.get("cases", ()), strict=True):
+            if case.holds(texts):
+                found |= {key: given[key] for key in given if key != "when"}
+        if found.get("accuses"):
+            found["accuses"] = found["accuses"]["how"]
+        return {
+            key: ",".join(map(str, value)) if isinstance(value, list | tuple) else value
+            for key, value in found.items()
+            if value is not None
+        }
+
+
+@lru_cache(maxsize=1024)  # of users' kinds; a forged field may have any text
+def _carried(items: tuple[tuple[str, Scalar], ...]) -> Mapping[str, Any]:
+    """The changes that a field `meaning` makes; none if it is not one of ours."""
+    keys: dict[str, Any] = dict(items)
+    for name in ("is", "shows", "pause"):
+        if isinstance(text := keys.get(name), str):
+            keys[name] = text.split(",")
+    if "accuses" in keys:
+        keys["accuses"] = {"how": keys["accuses"]}
+    try:
+        MeaningKeys.model_validate(keys)
+    except ValidationError:
+        return {}
+    return _read(keys)
 
 
 def _texts(event: Event) -> dict[str, FieldValue]:
@@ -133,13 +161,12 @@ def _read(keys: Mapping[str, Any]) -> dict[str, Any]:
     """The keys of a definition file, or of the field `meaning`, as fields of `Meaning`."""
     found: dict[str, Any] = {}
     for key, value in keys.items():
-        items = value.split(", ") if isinstance(value, str) else value
         if key in ("is", "shows"):
-            found["words" if key == "is" else key] = frozenset(items)
+            found["words" if key == "is" else key] = frozenset(value)
         elif key == "pause":
-            found[key] = tuple(items)
+            found[key] = tuple(value)
         elif key == "accuses":
-            found[key] = Accusation(**value)
+            found[key] = AccusingKind(**value)
         else:
             found[key] = value
     return found

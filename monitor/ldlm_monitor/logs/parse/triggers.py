@@ -28,6 +28,7 @@ from ldlm_monitor.logs.parse.cache import cache_of, digest, packaged_definitions
 from ldlm_monitor.logs.parse.event_rules import EventRule
 from ldlm_monitor.logs.parse.learner import TRIGGERS as LEARNED
 from ldlm_monitor.logs.parse.line_rules import LineRule
+from ldlm_monitor.logs.parse.meanings import CarriedMeaning
 from ldlm_monitor.logs.parse.patterns import Pattern, checked_pattern, compile_pattern
 
 Rule: TypeAlias = (
@@ -179,9 +180,17 @@ def _rules(
         with _located(where):
             line_rule = LineRule(line, loaded.format, made)
         yield f"{where} ({line.name})", line_rule, line.trigger
+    strange = {*loaded.meanings} - {event.kind for event in loaded.events} if carries else ()
+    for kind in strange:
+        raise FormatError(
+            "has no events of this kind",
+            where=f"{path}: meanings.{kind}",
+            remedy="write the kind as it stands below `events`",
+        )
     for index, event in enumerate(loaded.events):
         keys = loaded.meanings.get(event.kind) if carries else None
-        meaning = None if keys is None else keys.model_dump(by_alias=True, exclude_unset=True)
+        with _located(f"{path}: meanings.{event.kind}"):
+            meaning = None if keys is None else CarriedMeaning(keys)
         for number, shape in enumerate(event.shapes):
             where = f"{path}: events.{index}.shapes.{number}"
             with _located(where):
