@@ -56,7 +56,7 @@ def test_a_million_steps_stay_bounded_and_the_one_spike_is_there() -> None:
             run="r", rank=None, path="a.jsonl", first_line=part * rows + 1, offsets=steps,
             steps=steps, epochs=None, times=None, values={"loss": column},
         )  # fmt: skip
-        curve.extend(block, None, 5.0, column)
+        curve.extend(block, [5.0] * rows, column)
     shown = curve.view()
     assert len(shown.steps) <= CAPACITY
     spike = max(range(len(shown.steps)), key=lambda index: shown.highs[index])
@@ -72,7 +72,7 @@ def test_rows_taken_together_give_the_curve_of_rows_taken_one_by_one(values: lis
         steps=steps, epochs=None, times=None, values={"loss": values},
     )  # fmt: skip
     together = RunCurve()
-    together.extend(block, [float(step) for step in steps], 0.0, values)
+    together.extend(block, [float(step) for step in steps], values)
     one, other = together.view(), curve_of(values).view()
     for name in ("steps", "times", "lows", "highs", "nonfinite", "lines", "offsets"):
         assert list(getattr(one, name)) == list(getattr(other, name))

@@ -7,6 +7,7 @@ import pytest
 
 from ldlm_monitor.base.records import Event, Position, Sample
 from ldlm_monitor.judge.run.lifecycle import Lifecycle
+from ldlm_monitor.judge.run.quantity import ValueSource
 from ldlm_monitor.judge.run.stall import Stall
 
 BARS, ROWS = "train_node0.log", "training_log.jsonl"
@@ -37,11 +38,15 @@ def started() -> Lifecycle:
     return Lifecycle(0.0, Stall(), position())
 
 
+def observe(life: Lifecycle, sample: Sample, at: float) -> bool:
+    return life.observe([life.steps.rows_of(sample, at, ValueSource.TEXT, timed=True)])
+
+
 def running(steps: int = 100) -> Lifecycle:
     """A run that took one step a second; the last at `steps - 1` seconds."""
     life = started()
     for step in range(steps):
-        life.observe_sample(sample(step), float(step))
+        observe(life, sample(step), float(step))
     return life
 
 
@@ -72,12 +77,12 @@ class TestStalls:
         assert life.due() == 99 + 90
         life.tick(189.1)
         assert life.due() is None
-        life.observe_sample(sample(100), 200.0)
+        observe(life, sample(100), 200.0)
         assert life.due() == 230
 
     def test_a_redrawn_bar_is_no_progress(self) -> None:
         life = running()
-        life.observe_sample(sample(99), 112.0)
+        observe(life, sample(99), 112.0)
         life.tick(130.0)
         assert life.state == "stalled"
         assert life.last_progress_at == 99
@@ -85,7 +90,7 @@ class TestStalls:
     def test_the_next_step_ends_a_stall_and_is_not_learned_as_a_normal_gap(self) -> None:
         life = running()
         life.tick(189.0)
-        life.observe_sample(sample(100), 189.0)
+        observe(life, sample(100), 189.0)
         assert life.state == "running"
         assert life.stall_limit == 30
 
@@ -95,7 +100,7 @@ class TestStalls:
         life.tick(219.0)
         assert life.state == "evaluating"
         life.observe_event(event("eval_finished"), 220.0)
-        life.observe_sample(sample(100), 220.0)
+        observe(life, sample(100), 220.0)
         assert life.state == "running"
 
     def test_a_moving_evaluation_bar_keeps_the_run_alive(self) -> None:
@@ -103,7 +108,7 @@ class TestStalls:
         life.pace.learn_pause("evaluating", 20)
         life.observe_event(event("eval_started"), 100.0)
         for second in range(100, 400, 25):
-            life.observe_sample(sample(None, eval_progress=second / 400), float(second))
+            observe(life, sample(None, eval_progress=second / 400), float(second))
             life.tick(second + 24.0)
             assert life.state == "evaluating"
         life.tick(375 + 41.0)
@@ -112,15 +117,15 @@ class TestStalls:
     def test_the_wait_for_a_first_step_is_the_measure_of_the_second(self) -> None:
         """A log with one line in 80 minutes has its first after 80; steps in seconds have not."""
         life = Lifecycle(0.0, Stall(), Position("a.log", 1, 0))
-        life.observe_sample(sample(1), 4800.0)
+        observe(life, sample(1), 4800.0)
         assert life.stall_limit == 9600
-        life.observe_sample(sample(2), 4801.0)
+        observe(life, sample(2), 4801.0)
         assert life.stall_limit <= Stall().startup_seconds
 
     def test_a_checkpoint_pause_is_learned_when_its_message_comes(self) -> None:
         life = running()
         life.observe_event(event("checkpoint_saved"), 124.0)
-        life.observe_sample(sample(100), 125.0)
+        observe(life, sample(100), 125.0)
         assert life.pace.longest_pause["checkpointing"] == 26
         assert life.stall_limit == 52
 
@@ -135,7 +140,7 @@ class TestStalls:
         life = running(990)
         life.observe_event(event(logged), 989.5)
         for step in range(990, 1001):
-            life.observe_sample(sample(step), float(step))
+            observe(life, sample(step), float(step))
         assert life.stall_limit == limit
 
     def test_a_finished_run_never_stalls(self) -> None:
@@ -148,7 +153,7 @@ class TestStalls:
     def test_numbers_without_a_step_are_progress_where_no_step_is_logged(self) -> None:
         life = started()
         for second in range(0, 3000, 10):
-            life.observe_sample(sample(None, loss=2.5), float(second))
+            observe(life, sample(None, loss=2.5), float(second))
             life.tick(float(second))
             assert life.state == "running"
         life.tick(2990 + 81.0)
@@ -159,7 +164,7 @@ class TestStalls:
     ) -> None:
         life, hour = started(), 3600.0
         for epoch in range(1, 6):
-            life.observe_sample(sample(None, loss=2.5), epoch * hour)
+            observe(life, sample(None, loss=2.5), epoch * hour)
             life.tick((epoch + 1) * hour - 1)
             assert life.state == "running"
         life.tick(5 * hour + 2.1 * hour)
@@ -174,10 +179,10 @@ class TestStalls:
     def test_inferred_numbers_without_a_position_never_stall(self) -> None:
         life = started()
         for time in range(100):
-            life.observe_sample(replace(sample(None, loss=1.0), source="inferred"), float(time))
+            observe(life, replace(sample(None, loss=1.0), source="inferred"), float(time))
         life.tick(1e6)
         assert life.state != "stalled"
-        life.observe_sample(replace(sample(5, loss=1.0), source="inferred"), 1e6)
+        observe(life, replace(sample(5, loss=1.0), source="inferred"), 1e6)
         life.tick(2e6)
         assert life.state == "stalled"
 
@@ -193,7 +198,7 @@ class TestStalls:
 class TestResumes:
     def test_a_smaller_step_is_a_resume_and_no_stall(self) -> None:
         life = running()
-        life.observe_sample(sample(50), 100.0)
+        observe(life, sample(50), 100.0)
         life.tick(120.0)
         assert life.state == "running"
         assert life.last_progress_at == 100
@@ -203,7 +208,7 @@ class TestResumes:
         life.observe_event(event("elastic_failure_table", "error", root_rank=1), 100.0)
         life.tick(100.0)
         life.observe_event(event("run_started"), 200.0)
-        life.observe_sample(sample(0), 230.0)
+        observe(life, sample(0), 230.0)
         assert (life.state, life.ended_at) == ("running", None)
 
 
@@ -211,8 +216,8 @@ class TestEndings:
     def test_the_last_rows_of_the_step_log_do_not_revive_a_finished_run(self) -> None:
         life = running()
         life.observe_event(event("run_finished"), 100.0)
-        life.observe_sample(sample(98, ROWS), 100.0)
-        life.observe_sample(sample(99, ROWS), 104.0)
+        observe(life, sample(98, ROWS), 100.0)
+        observe(life, sample(99, ROWS), 104.0)
         assert life.state == "finished"
 
     def test_the_failure_table_ends_the_run_at_once(self) -> None:
@@ -282,14 +287,14 @@ class TestEndings:
         lost = event("nccl_api_error", "critical", rank=3, role="victim", traceback="Traceback ...")
         life.observe_event(lost, 99.5)
         for step in range(100, 200):
-            life.observe_sample(sample(step), float(step))
+            observe(life, sample(step), float(step))
             life.tick(float(step))
         assert life.state == "running"
 
     def test_a_traceback_after_which_training_goes_on_was_caught(self) -> None:
         life = running()
         life.observe_event(traceback(), 100.0)
-        life.observe_sample(sample(100), 102.0)
+        observe(life, sample(100), 102.0)
         life.tick(111.0)
         assert life.state == "running"
 
@@ -302,7 +307,7 @@ class TestEndings:
     def test_rows_of_the_failing_step_that_arrive_late_do_not_undo_a_crash(self) -> None:
         life = running()
         life.observe_event(traceback(), 100.0)
-        life.observe_sample(sample(100, ROWS), 100.5)
+        observe(life, sample(100, ROWS), 100.5)
         life.tick(110.0)
         assert life.state == "crashed"
 
@@ -358,7 +363,7 @@ class TestEndings:
         life = running()
         caught = event("python_exception", "error", exc_type="KeyboardInterrupt", role="victim")
         life.observe_event(caught, 100.0)
-        life.observe_sample(sample(100), 103.0)
+        observe(life, sample(100), 103.0)
         life.tick(120.0)
         assert life.state == "running"
 
@@ -421,7 +426,7 @@ class TestRanksThatTellOfThemselves:
         for rank in range(ranks):
             life.observe_event(event("run_started", rank=rank, pid=100 + rank), 0.0)
         for step in range(100):
-            life.observe_sample(sample(step), float(step))
+            observe(life, sample(step), float(step))
         return life
 
     def ends(self, life: Lifecycle, rank: int, at: float) -> None:
@@ -465,7 +470,7 @@ class TestRanksThatTellOfThemselves:
         failed = event("python_exception", "error", rank=3, role="root", status="failed")
         life.observe_event(failed, 1.0)
         for step in range(1, 7):
-            life.observe_sample(sample(step, "health_rank0.jsonl"), 1.0 + step)
+            observe(life, sample(step, "health_rank0.jsonl"), 1.0 + step)
         life.tick(11.0)
         assert life.state == "crashed"
 
@@ -473,7 +478,7 @@ class TestRanksThatTellOfThemselves:
         life = self.begun(1)
         failed = event("python_exception", "error", rank=0, role="root", status="failed")
         life.observe_event(failed, 100.0)
-        life.observe_sample(sample(100), 102.0)
+        observe(life, sample(100), 102.0)
         life.tick(111.0)
         assert life.state == "running"
 
@@ -508,7 +513,7 @@ def test_a_jump_of_the_clock_leaves_a_caught_exception_its_time_for_a_step() -> 
     life.observe_event(traceback(), 99.5)
     life.shift(3600.0)
     assert not life.tick(3705.0)
-    life.observe_sample(sample(100), 3706.0)
+    observe(life, sample(100), 3706.0)
     assert not life.tick(3720.0)
     assert life.state == "running"
 
@@ -517,7 +522,7 @@ def counting(total: int, steps: int, *, stride: int = 1, first: int = 1) -> Life
     """A run whose log has `step/total` every `stride` steps, a second each, up to `steps`."""
     life = started()
     for step in range(first, steps + 1, stride):
-        life.observe_sample(sample(step, total_steps=total), float(step))
+        observe(life, sample(step, total_steps=total), float(step))
     return life
 
 
@@ -566,7 +571,7 @@ class TestEndsThatNoLineReports:
         """Its last step is then the end of an epoch, and not of the run."""
         life = started()
         for at in range(300):
-            life.observe_sample(sample(at % 100 + 1, total_steps=100), float(at))
+            observe(life, sample(at % 100 + 1, total_steps=100), float(at))
         life.finish(300.0)
         assert life.state == "running"
 
@@ -584,7 +589,7 @@ class TestEndsThatNoLineReports:
     def test_a_summary_of_the_last_values_may_follow_them(self) -> None:
         life = running()
         self.declared(life, "Training completed in 99 s", 100.0)
-        life.observe_sample(sample(100), 100.5)
+        observe(life, sample(100), 100.5)
         life.finish(101.0)
         assert life.state == "finished"
 
@@ -592,14 +597,14 @@ class TestEndsThatNoLineReports:
         life = running()
         self.declared(life, "Training done.", 100.0)
         for step in range(100, 110):
-            life.observe_sample(sample(step), float(step))
+            observe(life, sample(step), float(step))
         life.finish(110.0)
         assert life.state == "running"
 
     def test_words_that_each_epoch_repeats_are_none_either(self) -> None:
         life = started()
         for step in range(500):
-            life.observe_sample(sample(step), float(step))
+            observe(life, sample(step), float(step))
             if step % 100 == 99:
                 self.declared(life, f"Training done: epoch {step // 100}", float(step))
         life.tick(1e6)
@@ -616,7 +621,7 @@ class TestEndsThatNoLineReports:
         life = counting(100, 60)
         life.observe_event(event("run_started"), 61.0)
         for step in range(1, 101):
-            life.observe_sample(sample(step, total_steps=100), 61.0 + step)
+            observe(life, sample(step, total_steps=100), 61.0 + step)
         life.finish(200.0)
         assert life.state == "finished"
 
@@ -631,7 +636,7 @@ class TestEndsThatNoLineReports:
     def test_a_step_after_it_shows_that_another_process_writes(self) -> None:
         life = counting(1000, 730)
         life.observe_event(gone(), 760.0)
-        life.observe_sample(sample(731, total_steps=1000), 790.0)
+        observe(life, sample(731, total_steps=1000), 790.0)
         assert life.state == "running"
 
     def test_a_run_of_which_a_process_lives_is_not_ended(self) -> None:
@@ -705,7 +710,7 @@ class TestEndsThatNoLineReports:
         life = counting(100, 60)
         life.observe_event(event("command_ended"), 61.0)
         for step in range(61, 70):
-            life.observe_sample(sample(step, total_steps=100), 20.0 + step)
+            observe(life, sample(step, total_steps=100), 20.0 + step)
         assert life.state == "running"
 
     def test_a_kill_after_the_end_is_teardown(self) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.base.records import Event, Position, Sample, SampleBlock
+from ldlm_monitor.base.records import Event, Position, Sample, SampleBlock, TimedRows
 from ldlm_monitor.judge.run.logged_values import MAX_QUANTITIES, RunValues
 from ldlm_monitor.judge.run.quantity import ValueSource, exported_name
 from ldlm_monitor.judge.run.stall import Stall
@@ -150,7 +150,7 @@ def test_a_block_with_too_many_quantities_drops_what_its_rows_would() -> None:
         values=columns,
     )
     values = RunValues("r")
-    values.observe_block(block, block.sample(2), ValueSource.JSONL)
+    values.observe_block(block, block.sample(2), ValueSource.JSONL, [0.0] * 3)
     assert values.dropped == 15
 
 
@@ -176,7 +176,7 @@ def test_a_block_of_rows_is_taken_in_as_its_rows_one_by_one(
         sparse={"ratio": cells} if cells else {},
     )
     together, apart = (TrainingRun("r", 0.0, Stall(), AT) for _ in range(2))
-    together.observe_block(block, 10.0)
+    together.observe_rows([TimedRows(block, [10.0] * len(rows))])
     for each in block.samples():
         apart.observe(each, 10.0, rows=True)
     assert together.view("HEALTHY") == apart.view("HEALTHY")

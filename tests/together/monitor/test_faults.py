@@ -96,7 +96,7 @@ def test_one_record_that_raises_costs_itself(
     assert "a bug of ours, please report it; the record is left out" in line.message
 
 
-@pytest.mark.parametrize(("name", "data"), [("observe_block", ROWS), ("observe_steps", TIMED)])
+@pytest.mark.parametrize(("name", "data"), [("observe_rows", ROWS), ("observe_rows", TIMED)])
 def test_a_block_that_raises_is_judged_row_by_row(monkeypatch, name: str, data: str) -> None:
     plant(monkeypatch, TrainingRun, name)
     plant(monkeypatch, TrainingRun, "observe")

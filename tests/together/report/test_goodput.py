@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from ldlm_monitor.base.records import Position, Sample
 from ldlm_monitor.finished.report.document import report
 from ldlm_monitor.judge.run.accounted_steps import AccountedSteps
+from ldlm_monitor.judge.run.file_rows import FileRows, FileSteps
 from ldlm_monitor.judge.run.quantity import ValueSource
 from ldlm_monitor.judge.run.time_account import MARKS, TimeAccount
 from ldlm_monitor.service.cli import main
@@ -71,7 +72,9 @@ def test_a_wait_for_data_that_the_log_names_is_no_progress(tmp_path: Path) -> No
     account_of = TimeAccount()
     for row in rows:
         took, waited = float(row["step_seconds"]), float(row["data_seconds"])
-        account_of.advance(int(row["step"]), row["time"], exact=True, took=took, waited=waited)
+        account_of.advance(
+            (int(row["step"]),), (row["time"],), exact=True, took=took, waits=(waited,)
+        )
     by_hand = account_of.read(START, START + 139.5, "running")
     assert by_hand is not None
     lost = {each.what: each.seconds for each in by_hand.losses}
@@ -170,7 +173,7 @@ def account(
         if step < last[0]:
             found.resume(step, at)
         elif step > last[0] or not last[1]:
-            found.advance(step, at, exact=True, stalled=at - last[1] > limit)
+            found.advance((step,), (at,), exact=True, stalled=at - last[1] > limit)
         last = step, at
     return found
 
@@ -233,12 +236,12 @@ def test_steps_together_have_the_account_of_each_alone(
     alone, together, start = TimeAccount(), TimeAccount(), 0
     for step in range(2000):  # so many that the marks are soon full
         for each in (alone, together):
-            each.advance(step, START - 2000 + step, exact=True)
+            each.advance((step,), (START - 2000 + step,), exact=True)
     for step, at, wait in zip(steps, times, waited or repeat(0.0), strict=False):
-        alone.advance(step, at, exact=True, waited=wait)
+        alone.advance((step,), (at,), exact=True, waits=(wait,))
     for count in [*counts, len(steps)]:
         part = slice(start, start + count)
-        together.advance_all(steps[part], times[part], waited[part])
+        together.advance(steps[part], times[part], exact=True, waits=waited[part])
         start += count
     for each in (alone, together):
         each.resume(2100, times[-1] + 60)
@@ -384,11 +387,15 @@ def a_step(step: int, at: float, *, epoch: float | None = None, path: str = "r.l
     return Sample(run="r", step=step, epoch=epoch, time=at, values={}, position=place)
 
 
+def alone(sample: Sample, at: float) -> FileRows:
+    return FileSteps().rows_of(sample, at, ValueSource.TEXT, timed=True)
+
+
 def test_gpu_hours_are_those_of_all_ranks() -> None:
     steps = AccountedSteps()
     for step in range(100):
         sample = a_step(step, 36.0 * step)
-        steps.observe(sample, 36.0 * step, ValueSource.TEXT, timed=True, stalled=False)
+        steps.observe(alone(sample, 36.0 * step), stalled=False)
     found = steps.read(0.0, 3600.0, "running", 0, ranks=8)
     assert found is not None
     assert found.gpu_hours == pytest.approx(8)
@@ -400,7 +407,7 @@ def test_a_node_that_is_a_step_behind_is_no_resume() -> None:
         for path, behind in (("a.log", 0), ("b.log", 1)):
             at = step + 0.1 * behind
             sample = a_step(max(step - behind, 0), at, path=path)
-            steps.observe(sample, at, ValueSource.TEXT, timed=True, stalled=False)
+            steps.observe(alone(sample, at), stalled=False)
     assert steps.account.resumed_at == []
 
 
@@ -409,7 +416,7 @@ def test_steps_that_begin_again_with_each_epoch_are_no_resumes() -> None:
     for count in range(60):
         epoch, step = divmod(count, 20)
         sample = a_step(step, float(count), epoch=float(epoch))
-        steps.observe(sample, float(count), ValueSource.TEXT, timed=True, stalled=False)
+        steps.observe(alone(sample, float(count)), stalled=False)
     found = steps.read(0.0, 59.0, "running", 0, ranks=None)
     assert steps.account.resumed_at == []
     assert found is not None

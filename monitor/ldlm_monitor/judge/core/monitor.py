@@ -247,7 +247,7 @@ class Monitor:
             for each in rows:
                 self._rows.take(each.block.path, len(each.times))
             try:
-                run.observe_steps(rows)
+                run.observe_rows(rows)
             except Exception as fault:  # noqa: BLE001 # a bug of ours: singly; some count twice
                 self.parser.note_fault(rows[0].block.sample(0).position, fault)
                 samples = chain(*(each.block.samples() for each in rows))
@@ -276,7 +276,7 @@ class Monitor:
         self._rows.forget(block.path)
         run = self.runs.of(block.sample(0), now)
         try:
-            urgent = run.observe_block(block, now, timed=self._timed)
+            urgent = run.observe_rows([TimedRows(block, [now] * len(block))], timed=self._timed)
         except Exception as fault:  # noqa: BLE001 # a bug of ours: its rows singly; some count twice
             self.parser.note_fault(block.sample(0).position, fault)
             return transitions + self.observe(block.samples(), now)

@@ -6,7 +6,8 @@ from itertools import accumulate
 
 from ldlm_monitor.base.goodput import Goodput
 from ldlm_monitor.base.points import Labels, Point, make_labels
-from ldlm_monitor.base.records import Event, Sample, SampleBlock
+from ldlm_monitor.base.records import Event
+from ldlm_monitor.judge.run.file_rows import FileRows
 from ldlm_monitor.judge.run.quantity import ValueSource
 from ldlm_monitor.judge.run.time_account import TimeAccount
 from ldlm_monitor.logs.parse.meanings import meaning_of
@@ -37,52 +38,39 @@ class AccountedSteps:
         self._offset = 0
         self._untimed = False
 
-    def observe(
-        self, sample: Sample, at: float, source: ValueSource, *, timed: bool, stalled: bool
-    ) -> None:
-        """Add a sample that was logged at `at`; `timed`: in Unix seconds, not only in order.
-
-        `stalled`: the run was, until this sample.
-        """
-        self._untimed = self._untimed or not timed
-        step = self._step_of(sample, source) if timed else None
-        if step is None or not self._is_of_leader(source, sample.rank, counted=sample.step is None):
+    def observe(self, rows: FileRows, *, stalled: bool) -> None:
+        """Add rows; `stalled`: the run was, until the first of them."""
+        self._untimed = self._untimed or not rows.timed
+        if not rows.timed:
             return
-        at = _moment(sample.time, at)
-        path, own = sample.position.path, self._files.get(sample.position.path)
+        if len(rows.times) > 1 and (self._offset or rows.steps[0] <= self._step):
+            for each in rows.singly():  # a step among them may begin an epoch, or resume
+                self.observe(each, stalled=stalled)
+            return
+        step = self._step_of(rows)
+        path, own = rows.last.position.path, self._files.get(rows.last.position.path)
+        if step is None or not self._is_of_leader(rows):
+            return
         self._files[path] = step
+        moments: Sequence[float] = rows.times
+        times = rows.own_times()
+        if times is not None and times != moments:
+            moments = [*accumulate(map(_moment, times, moments), max)]
         if step > self._step:
+            steps = rows.steps if len(rows.steps) > 1 else (step,)
             self.account.advance(
-                step,
-                at,
-                exact=sample.time is not None,
+                steps,
+                moments,
+                exact=times is not None,
                 stalled=stalled,
-                took=_seconds(sample.values.get("step_seconds")),
-                waited=_seconds(sample.values.get("data_seconds")),
+                took=_seconds(next(iter(rows.column("step_seconds")), None)),
+                waits=[*map(_seconds, rows.column("data_seconds"))],
             )
         elif step == self._step or (own is not None and step >= own):
             return  # repeated, or of a file that is behind another one
         else:
-            self.account.resume(step, at)
+            self.account.resume(step, moments[0])
         self._step = step
-
-    def observe_block(
-        self, block: SampleBlock, times: Sequence[float], source: ValueSource
-    ) -> None:
-        """Add rows that only advance the run; the row before them was a sample."""
-        if block.epochs is not None and not self._is_counted:
-            self._epoch = block.epochs[-1]
-        if (source, block.rank) != self._key:
-            return  # a better source began with the row before
-        if block.steps[0] > self._step and not self._offset:
-            waits = [*map(_seconds, block.values.get("data_seconds", ()))]
-            own = times if block.times is None else block.times
-            moments = own if own == times else [*accumulate(map(_moment, own, times), max)]
-            self.account.advance_all(block.steps, moments, waits)
-            self._step = self._files[block.path] = block.steps[-1]
-        else:
-            for row, at in enumerate(times):
-                self.observe(block.sample(row), at, source, timed=True, stalled=False)
 
     def continue_file(self, before: str, path: str) -> None:
         """See `Fleet.continue_file`."""
@@ -113,18 +101,20 @@ class AccountedSteps:
         """See `TimeAccount.lost_since`."""
         return self.account.lost_since(began, min(ended, self.ends_at))
 
-    def _is_of_leader(self, source: ValueSource, rank: int | None, *, counted: bool) -> bool:
+    def _is_of_leader(self, rows: FileRows) -> bool:
+        source, counted = rows.source, not rows.steps
         better = self._key is None or source < self._key[0]
         if better or (self._is_counted and not counted):
             self.account = TimeAccount()  # of the better source alone
-            self._key, self._step, self._is_counted = (source, rank), -1, counted
+            self._key, self._step, self._is_counted = (source, rows.last.rank), -1, counted
             self._files.clear()
-        return (source, rank) == self._key
+        return (source, rows.last.rank) == self._key
 
-    def _step_of(self, sample: Sample, source: ValueSource) -> int | None:
-        """The sample's step over all epochs; a count if the log has none; None for no step."""
+    def _step_of(self, rows: FileRows) -> int | None:
+        """The last step over all epochs; a count if the log has none; None for no step."""
+        sample = rows.last
         if sample.step is None:
-            counts = self._key is None or (self._is_counted and source <= self._key[0])
+            counts = self._key is None or (self._is_counted and rows.source <= self._key[0])
             return self._step + 1 if counts and "loss" in sample.values else None
         if sample.epoch is None or self._is_counted:
             return sample.step

@@ -61,15 +61,12 @@ class RunCurve:
         else:
             self.nonfinite[-1] += 1
 
-    def extend(
-        self, block: SampleBlock, times: Sequence[float] | None, at: float, column: Sequence[float]
-    ) -> None:
-        """Add a block's column of finite values, logged at `times`; if None, all at `at`."""
+    def extend(self, block: SampleBlock, times: Sequence[float], column: Sequence[float]) -> None:
+        """Add a block's column of finite values, logged at `times`."""
         index, end = 0, len(column)
         while index < end:
-            when = at if times is None else times[index]
             line, offset = block.first_line + index, block.offsets[index]
-            self._open(block.steps[index], when, block.path, line, offset)
+            self._open(block.steps[index], times[index], block.path, line, offset)
             room = min(self._width - self._filled, end - index)
             self._filled += room
             whole = index == 0 and room == end

@@ -197,10 +197,10 @@ class StepGoal:
             block.epochs is None or all(map(self._epochs.stays_at, {*block.epochs}))
         )
 
-    def count(self, records: int, last: Sample) -> None:
-        """Process so many samples of which `only_counts` is true."""
-        self._epochs.records += records - 1
-        self.note(last)
+    def count(self, records: int) -> None:
+        """Process so many rows of which `only_counts` is true."""
+        self._epochs.records += records
+        self._trains = True
 
     def went_on(self, times: int = 1) -> None:
         """Process advances of the run: words before them did not mean the end of all.

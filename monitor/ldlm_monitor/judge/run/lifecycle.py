@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from operator import sub
 
 from ldlm_monitor.base.names import ENDED_STATES
-from ldlm_monitor.base.records import Event, Heartbeat, Position, Sample, TimedRows
+from ldlm_monitor.base.records import Event, Heartbeat, Position, TimedRows
 from ldlm_monitor.judge.run.attempts import Attempts, is_new_failure
 from ldlm_monitor.judge.run.endings import STRAY_SECONDS, EndingTracker
+from ldlm_monitor.judge.run.file_rows import FileRows, FileSteps
 from ldlm_monitor.judge.run.goals import StepGoal
 from ldlm_monitor.judge.run.pace import LATE, Pace, advances, is_sign_of_life
 from ldlm_monitor.judge.run.stall import Stall
@@ -34,7 +35,7 @@ class Lifecycle:
         self.end_evidence: Event | None = None
         self.timed = True
         self.read_to = math.inf
-        self._steps: dict[tuple[str, int | None], int] = {}
+        self.steps = FileSteps()
         self._paused_by: str | None = None
         self._stalled = self._late = self._training = self._announces_phases = False
         self._highest_step, self._stride = -1, 0
@@ -102,15 +103,17 @@ class Lifecycle:
                 self._end_if_complete()
         return (self.state, self._late) != before
 
-    def goes_back(self, sample: Sample) -> bool:
-        """Whether a sample's step is below the last one of its file and rank: a resume."""
-        last = self._steps.get((sample.position.path, sample.rank))
-        return last is not None and sample.step is not None and sample.step < last
+    def observe(self, found: Sequence[FileRows]) -> bool:
+        """Process rows; True if a training begins anew: its epochs count from the first again.
 
-    def observe_sample(self, sample: Sample, at: float) -> bool:
-        """Process a sample that was logged at `at` (Unix seconds); True if a training begins anew:
-        its epochs count from the first again.
+        Of more than one row, `only_advances` is true: the last is judged, the others count.
         """
+        if len(found) > 1 or len(found[0].times) > 1:
+            self._advance_together(found)
+        return self._observe_last(found[-1])
+
+    def _observe_last(self, rows: FileRows) -> bool:
+        sample, at = rows.last, rows.times[-1]
         # Whether more must follow a number without a position, or an epoch alone, is not known.
         placed = {sample.step, sample.epoch} != {None} and {*sample.values} != {"total_epochs"}
         self._training |= placed or sample.source != "inferred"
@@ -118,7 +121,7 @@ class Lifecycle:
         begins = self.goal.note(sample)
         # Without steps, what follows a death may be of another launch: it is no more of this one.
         over = self.phase in ("finished", "ended")
-        after_death = self._is_over and not self._steps and not over
+        after_death = self._is_over and not self.steps and not over
         if is_sign_of_life(sample.values):
             self._alive_at = at
             self._stalled = self._late = False
@@ -127,16 +130,16 @@ class Lifecycle:
                 self._restart(at)
                 self.goal.note(sample)
             # In a log without steps, numbers are the only progress, but for those of a summary.
-            if self.goal.is_moved_by(sample) and not self._steps and not over:
+            if self.goal.is_moved_by(sample) and not self.steps and not over:
                 self._advance(None, sample.position, at)
         else:
-            last = self._steps.get((sample.position.path, sample.rank))
-            if self.attempts.begins_at(sample, last, over=self._is_over):
+            before = rows.steps[-2] if len(rows.steps) > 1 else rows.previous
+            if self.attempts.begins_at(sample, before, over=self._is_over):
                 self._restart(at)
-            self._step(sample.step, (sample.position.path, sample.rank), sample.position, at)
+            self._step(sample.step, rows.key, sample.position, at)
             if sample.step == self._highest_step:
                 self.goal.observe(sample.step, sample.values, self._stride)
-        return begins or (after_death and not self._steps)
+        return begins or (after_death and not self.steps)
 
     def only_advances(self, found: Sequence[TimedRows]) -> bool:
         """Whether rows only advance the run, with rising steps in each file: it is running, and
@@ -145,20 +148,18 @@ class Lifecycle:
         doubtful = self._stalled or self.is_paused or self.ending.assumed is not None
         paused = found[-1].times[-1] - self.last_progress_at >= self.pace.least
         return not (doubtful or paused) and all(
-            self._steps.get((block.path, block.rank), block.steps[0]) < block.steps[0]
+            self.steps.last.get((block.path, block.rank), block.steps[0]) < block.steps[0]
             and not is_sign_of_life(block.values)
             and self.goal.only_counts(block)
             for block, *_ in found
         )
 
-    def observe_steps(self, found: Sequence[TimedRows]) -> None:
-        """Process rows of which `only_advances` is true."""
-        for block, *_ in found:
-            self._steps[block.path, block.rank] = block.steps[-1]
-            self.attempts.note_life(block.path)
-        last = found[-1].block.sample(len(found[-1].times) - 1)
-        self.attempts.epoch = last.epoch
-        self.goal.count(sum(len(each.times) for each in found), last)
+    def _advance_together(self, found: Sequence[FileRows]) -> None:
+        for rows in found:
+            self.steps.note(rows)
+            self.attempts.note_life(rows.last.position.path)
+        self.attempts.epoch = found[-1].last.epoch
+        self.goal.count(sum(len(rows.times) for rows in found) - 1)
         steps, times, furthest = advances(found, self._highest_step)
         later = times[bisect_right(times, self.last_progress_at) :]
         self.pace.learn_gaps(map(sub, later, (self.last_progress_at, *later)))
@@ -225,11 +226,11 @@ class Lifecycle:
     def _step(
         self, step: int, source: tuple[str, int | None], position: Position, at: float
     ) -> None:
-        previous = self._steps.get(source)
+        previous = self.steps.last.get(source)
         if previous == step:
             return
         back = previous is not None and step < previous
-        self._steps[source] = step
+        self.steps.last[source] = step
         self.attempts.note_life(position.path)
         # The same step in another file is no progress.
         if back or step > self._highest_step:
@@ -260,7 +261,7 @@ class Lifecycle:
 
     def _restart(self, at: float) -> None:
         self._enter("starting", at)
-        self._steps.clear()
+        self.steps.clear()
         self.goal = StepGoal(self.goal.next_plan)
         self.ending.assumed = self._paused_by = None
         self._highest_step = -1
@@ -280,8 +281,7 @@ class Lifecycle:
 
     def continue_file(self, before: str, path: str) -> None:
         """See `Fleet.continue_file`."""
-        for file, rank in [source for source in self._steps if source[0] == before]:
-            self._steps[path, rank] = self._steps.pop((file, rank))
+        self.steps.continue_file(before, path)
         self.attempts.continue_file(before, path)
         self.ending.continue_file(before, path)
 

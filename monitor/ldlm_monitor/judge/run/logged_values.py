@@ -85,18 +85,16 @@ class RunValues:
         block: SampleBlock,
         last: Sample,
         source: ValueSource,
-        *,
-        at: float = 0.0,
-        times: Sequence[float] | None = None,
+        times: Sequence[float],
     ) -> None:
-        """Add rows with equal keys and finite values, as `observe` adds each.
+        """Add rows with equal keys and finite values, logged at `times`, as `observe` adds each.
 
-        `last` is the last row. The rows were logged at `times`; if that is None, all at `at`.
+        `last` is the last row.
         """
         among = self._among
 
         def order(row: int) -> int:
-            return self._order + (bisect_right(among, times[row]) if times and among else row + 1)
+            return self._order + (bisect_right(among, times[row]) if among else row + 1)
 
         newest = order(len(block) - 1)
         self._by_rank.setdefault(block.rank, {})
@@ -105,7 +103,7 @@ class RunValues:
             if kept is not None:
                 kept.extend(column, last, newest)
                 if kept.curve is not None:
-                    kept.curve.extend(block, times, at, column)
+                    kept.curve.extend(block, times, column)
         for quantity, cells in block.sparse.items():
             index = next(reversed(cells))
             sample = block.sample(index)
@@ -114,8 +112,7 @@ class RunValues:
                 kept.extend(tuple(cells.values()), sample, order(index))
                 if kept.curve is not None:
                     for row, value in cells.items():
-                        when = at if times is None else times[row]
-                        kept.curve.add(block.sample(row), when, value)
+                        kept.curve.add(block.sample(row), times[row], value)
         self._order = self._order if among else newest
 
     def observe_nonfinite(self, event: Event, at: float) -> bool:

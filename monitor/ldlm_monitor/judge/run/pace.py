@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import cast
 
-from ldlm_monitor.base.records import Sample, TimedRows
+from ldlm_monitor.base.records import Sample
+from ldlm_monitor.judge.run.file_rows import FileRows
 from ldlm_monitor.judge.run.stall import Phase, Stall
 
 WINDOW = 1000  # last gaps kept. A choice: more adapt slower, in fewer an outlier moves the limit
@@ -50,30 +51,30 @@ def is_sign_of_life(values: Mapping[str, object]) -> bool:
 
 
 def advances(
-    found: Sequence[TimedRows], highest: int
+    found: Sequence[FileRows], highest: int
 ) -> tuple[Sequence[int], Sequence[float], Sample | None]:
     """Steps and times of the rows that advance a run beyond step `highest`, and the last of them.
 
     Of several files, a step counts where it comes first, unless a higher one came before.
     """
     if len(found) == 1:  # as mostly, and much faster
-        (block, moments, _) = found[0]
-        first = bisect_right(block.steps, highest)
-        last = block.sample(len(block) - 1) if first < len(block) else None
-        return block.steps[first:], moments[first:], last
-    rows = sorted(
+        (rows,) = found
+        first = bisect_right(rows.steps, highest)
+        last = rows.last if first < len(rows.steps) else None
+        return rows.steps[first:], rows.times[first:], last
+    moments = sorted(
         (at, index, step)
-        for index, (block, times, _) in enumerate(found)
-        for at, step in zip(times, block.steps, strict=True)
+        for index, rows in enumerate(found)
+        for at, step in zip(rows.times, rows.steps, strict=True)
     )
     kept = []
-    for row in rows:
-        if row[2] > highest:
-            highest = row[2]
-            kept.append(row)
+    for moment in moments:
+        if moment[2] > highest:
+            highest = moment[2]
+            kept.append(moment)
     times, files, steps = zip(*kept, strict=True) if kept else ((), (), ())
-    block = found[files[-1] if kept else 0].block
-    return steps, times, block.sample(bisect_left(block.steps, highest)) if kept else None
+    rows = found[files[-1] if kept else 0]
+    return steps, times, rows.sample(bisect_left(rows.steps, highest)) if kept else None
 
 
 class Pace:

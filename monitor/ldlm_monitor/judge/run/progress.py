@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import TypeAlias
 
 from ldlm_monitor.base.names import LAST_EVENT, RESTARTS, created
 from ldlm_monitor.base.points import Labels, Point, make_labels
-from ldlm_monitor.base.records import Event, Heartbeat, Sample, SampleBlock, as_count
+from ldlm_monitor.base.records import Event, Heartbeat, as_count
 from ldlm_monitor.base.snapshot import RankView
 from ldlm_monitor.base.text.format import mesh_text
+from ldlm_monitor.judge.run.file_rows import FileRows
 from ldlm_monitor.judge.run.lifecycle import Lifecycle
 from ldlm_monitor.judge.run.pace import StepDurations
 from ldlm_monitor.judge.run.quantity import SourceLine, ValueSource, labels_of
@@ -169,43 +170,37 @@ class Progress:
         self.rank_steps[beat.rank] = beat.step
         self._rank_seen[beat.rank] = (at, beat.phase)
 
-    def observe(self, sample: Sample, at: float, source: ValueSource, *, timed: bool) -> None:
-        """Process a sample. `timed`: it was logged at `at`; if false, `at` only orders samples."""
-        if "total_steps" in sample.values:
-            self.total_steps = as_count(sample.values["total_steps"])
-        if sample.rank is not None and sample.step is not None:
-            self.rank_steps[sample.rank] = sample.step
-            self._rank_seen[sample.rank] = (at, None)
-        if sample.step is None or (self._step is not None and source > self._step[0]):
+    def observe(self, rows: FileRows) -> None:
+        """Process rows, of which all but the last only advance the step."""
+        last, source = rows.last, rows.source
+        if "total_steps" in last.values:
+            self.total_steps = as_count(last.values["total_steps"])
+        if last.step is None:
+            return
+        if last.rank is not None:
+            self.rank_steps[last.rank] = last.step
+            self._rank_seen[last.rank] = (rows.times[-1], None)
+        if self._step is not None and source > self._step[0]:
             return
         if self._step is None or source < self._step[0]:
-            self._leader = sample.rank
-        if sample.rank == self._leader:
-            self._observe_pace(sample.step, at, exact=sample.time is not None, timed=timed)
-        self._step = (source, sample.step)
+            self._leader = last.rank
+        if last.rank == self._leader:  # the other ranks take the steps at about the same time
+            self._observe_pace(rows)
+        self._step = (source, last.step)
         self._life.pace.write_delay = FLUSH_SECONDS if source is ValueSource.TRACKER else 0.0
-        self.epoch = sample.epoch if sample.epoch is not None else self.epoch
+        self.epoch = last.epoch if last.epoch is not None else self.epoch
 
-    def observe_steps(
-        self, block: SampleBlock, last: Sample, times: Sequence[float], source: ValueSource
-    ) -> None:
-        """Process rows logged at `times`, which never fall; `last` is the last row."""
-        if self._step is None or (source <= self._step[0] and block.rank == self._leader):
-            self._recent.extend(zip(times, block.steps, strict=True))
-            self._durations.advance(times, block.steps, exact=True)
-        self.observe(last, times[-1], source, timed=True)
-
-    def _observe_pace(self, step: int, at: float, *, exact: bool, timed: bool) -> None:
-        """Only one rank's steps are used: the others take them at about the same time."""
-        if self._recent and step < self._recent[-1][1]:
+    def _observe_pace(self, rows: FileRows) -> None:
+        steps, known = rows.steps, self._recent[-1][1] if self._recent else -1
+        if steps[0] < known:
             self._recent.clear()
-            self.skipped = deque((each for each in self.skipped if each < step), _SKIPPED)
-        if not self._recent or step > self._recent[-1][1]:
-            self._recent.append((at, step))
-        if not timed or self._life.is_paused:
+            self.skipped = deque((each for each in self.skipped if each < steps[0]), _SKIPPED)
+        repeated = bool(self._recent) and steps[0] == known
+        self._recent.extend(islice(zip(rows.times, steps, strict=True), repeated, None))
+        if not rows.timed or self._life.is_paused:
             self._durations.pause()
-        if timed:
-            self._durations.advance((at,), (step,), exact=exact)
+        if rows.timed:
+            self._durations.advance(rows.times, steps, exact=rows.own_times() is not None)
 
 
 EVENTS = "ldlm_events_total"  # contract, section 3

@@ -104,56 +104,55 @@ class TimeAccount:
 
     def advance(
         self,
-        step: int,
-        at: float,
+        steps: Sequence[int],
+        times: Sequence[float],
         *,
         exact: bool,
         stalled: bool = False,
         took: float = 0.0,
-        waited: float = 0.0,
+        waits: Sequence[float] = (),
     ) -> None:
-        """Add a step above the last one. `exact`: `at` is the record's own time.
+        """Add rising steps above the last one. `exact`: `times` are the records' own.
 
-        `stalled`: the pause before it was beyond the run's limit. `took` and `waited`: seconds that
-        a step took by the log, and of these for its data; 0 if not logged.
+        `stalled`: the pause before the first was beyond the run's limit. `took` and `waits`:
+        seconds that the first step took by the log, and each for its data; 0 or empty if not
+        logged. Times of several steps never fall.
         """
+        if self._last is None:
+            self._first_took = took
+        start, whole = 0, exact and not (stalled or waits)
+        while start < len(steps):
+            stop = min(start + _RENEWED - 1 - self._fresh, len(steps)) if whole else start
+            if stop - start < 2 or not self._advance_calmly(steps[start:stop], times[start:stop]):
+                stop = start + 1
+                cause = self._cause or ("stall" if stalled and start == 0 else "")
+                gap = _Gap(steps[start], times[start], cause, waits[start] if waits else 0.0)
+                self._advance_one(gap, exact=exact)
+            start = stop
+
+    def _advance_one(self, gap: _Gap, *, exact: bool) -> None:
         self._timed[0] += exact
         self._timed[1] += 1
-        at = max(at, self._now[1])
+        step, at = gap.step, max(gap.at, self._now[1])
         self._learn(step, at, exact=exact)
         if self._last is None:
             self._first = self._last = _Mark(step, at, {})
-            self._first_took = took
             self._marks.append(self._last)
         else:
             self._distance = self._distance or step - self._last.step
-            gap = _Gap(step, at, self._cause or ("stall" if stalled else ""), waited)
-            self._pending.append(gap)
+            self._pending.append(gap._replace(at=at))
             if len(self._paces) >= LEARNED or len(self._pending) > PENDING:
                 self._settle()
         self._now, self._cause = (step, at), ""
-
-    def advance_all(
-        self, steps: Sequence[int], times: Sequence[float], waits: Sequence[float]
-    ) -> None:
-        """As `advance` for steps with their own times, which never fall; `waits`: as `waited`."""
-        start = 0
-        while start < len(steps):
-            stop = min(start + _RENEWED - 1 - self._fresh, len(steps))
-            if waits or not self._advance_calmly(steps[start:stop], times[start:stop]):
-                stop = start + 1
-                waited = waits[start] if waits else 0.0
-                self.advance(steps[start], times[start], exact=True, waited=waited)
-            start = stop
 
     def _advance_calmly(self, steps: Sequence[int], times: Sequence[float]) -> bool:
         """Add steps that are equally far apart and without a pause; False if they may not be."""
         last, count = self._last, len(steps)
         known = not self._pending and len(self._paces) >= LEARNED and self._usual is not None
-        if not count or last is None or not known or self._cause or times[0] < self._now[1]:
+        if last is None or not known or self._cause or times[0] < self._now[1]:
             return False
         apart = steps[0] - last.step
-        if count > 1 and {*map(sub, steps[1:], steps)} != {apart}:
+        if {*map(sub, steps[1:], steps)} != {apart}:
             return False
         longest = max((times[0] - last.at, *map(sub, times[1:], times)))
         if longest > PAUSE * ((self._usual or 0.0) * apart) or len(self._marks) + count > MARKS:

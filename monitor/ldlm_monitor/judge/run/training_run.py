@@ -8,10 +8,11 @@ from ldlm_monitor.base.goodput import Goodput
 from ldlm_monitor.base.histogram import Histogram
 from ldlm_monitor.base.names import RESTARTS, RUN_STATES, STEP_DURATION
 from ldlm_monitor.base.points import DERIVED_STEP_SECONDS, Labels, Measured, Point, make_labels
-from ldlm_monitor.base.records import Event, Position, Record, Sample, SampleBlock, TimedRows
+from ldlm_monitor.base.records import Event, Position, Record, Sample, TimedRows
 from ldlm_monitor.base.snapshot import Health, RunView, VerdictView
 from ldlm_monitor.judge.run.accounted_steps import AccountedSteps, goodput_points
 from ldlm_monitor.judge.run.endings import is_by_person
+from ldlm_monitor.judge.run.file_rows import FileRows
 from ldlm_monitor.judge.run.lifecycle import SETTINGS, Lifecycle
 from ldlm_monitor.judge.run.logged_values import RunValues
 from ldlm_monitor.judge.run.pace import STEP_BUCKETS
@@ -72,7 +73,8 @@ class TrainingRun:
             # A sample at the position of an event is of a bar that the event's lines contain.
             remark = record.position == self._remark
             source = ValueSource.BAR if remark else source_of(record, rows=rows)
-            urgent = self._observe_progress(record, at, source)
+            row = self.life.steps.rows_of(record, at, source, timed=self.life.timed)
+            urgent = self._observe_steps((row,))
             alarming = self.values.observe(record, source, at, judged)
             return f"nonfinite {record.rank} {' '.join(alarming)}" if alarming else urgent
         if record.type == "heartbeat":
@@ -83,26 +85,23 @@ class TrainingRun:
             return "recovered" if stalled and self.life.state != "stalled" else None
         return self._observe_event(record, at, at if judged is None else judged)
 
-    def observe_block(self, block: SampleBlock, at: float, *, timed: bool = True) -> str | None:
-        """Process rows with equal keys, all at `at`; returns a reason or None as `observe` does."""
-        self._note(block.path, block.rank)
-        self.life.timed = timed
-        first, last = block.sample(0), block.sample(len(block) - 1)
-        source = source_of(last, rows=True)
-        self.values.observe_block(block, last, source, at=at)
-        first_urgent = self._observe_progress(first, at, source)
-        return self._observe_progress(last, at, source) or first_urgent
+    def observe_rows(self, found: Sequence[TimedRows], *, timed: bool = True) -> str | None:
+        """Process blocks, by the times of their ends; returns a reason or None as `observe` does.
 
-    def observe_steps(self, found: Sequence[TimedRows]) -> None:
-        """Process rows of which `life.only_advances` is true: as `observe` for each, but faster."""
-        self.life.timed, self._points = True, None
-        self.life.observe_steps(found)
+        With times of their own, `life.only_advances` is true of them. Without, only the first and
+        the last row of a block show how fast the steps are.
+        """
+        self.life.timed, rows = timed, []
         for block, times, _ in self.values.together(found):
+            self._note(block.path, block.rank)
             last = block.sample(len(block) - 1)
             source = source_of(last, rows=True)
-            self.values.observe_block(block, last, source, times=times)
-            self.progress.observe_steps(block, last, times, source)
-            self.steps.observe_block(block, times, source)
+            self.values.observe_block(block, last, source, times)
+            rows.append(self.life.steps.rows_of_block(block, last, times, source, timed=timed))
+        if found[0].block.times is not None:
+            return self._observe_steps(rows)
+        urgent = [self._observe_steps((end,)) for end in rows[0].ends()]
+        return next(filter(None, reversed(urgent)), None)
 
     def _note(self, path: str, rank: int | None) -> None:
         self.files[path] = None
@@ -247,13 +246,14 @@ class TrainingRun:
         skipped, ranks = self.progress.skipped_steps, self.logged.world_size
         return self.steps.read(self.life.started_at, ended, self.life.state, skipped, ranks)
 
-    def _observe_progress(self, sample: Sample, at: float, source: ValueSource) -> str | None:
-        if self.life.goes_back(sample):
-            self.values.nonfinite.resume(sample.step or 0)
+    def _observe_steps(self, found: Sequence[FileRows]) -> str | None:
         stalled = self.life.state == "stalled"
-        self.steps.observe(sample, at, source, timed=self.life.timed, stalled=stalled)
-        self.progress.observe(sample, at, source, timed=self.life.timed)
-        if self.life.observe_sample(sample, at):
+        for rows in found:
+            if rows.falls:
+                self.values.nonfinite.resume(rows.steps[0])
+            self.steps.observe(rows, stalled=stalled)
+            self.progress.observe(rows)
+        if self.life.observe(found):
             self._begins_anew = True
             self.values.take_fresh()  # of the training before
         return "recovered" if stalled and self.life.state != "stalled" else None

@@ -1,0 +1,92 @@
+"""Rows of one file in blocks give a run the state that the same rows give it one by one."""
+
+from collections.abc import Iterator
+from itertools import accumulate, pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ldlm_monitor.base.records import Position, SampleBlock, TimedRows
+from ldlm_monitor.judge.run.file_rows import FileSteps
+from ldlm_monitor.judge.run.quantity import ValueSource
+from ldlm_monitor.judge.run.stall import Stall
+from ldlm_monitor.judge.run.training_run import TrainingRun
+
+NOW = 1_795_000_000.0
+PATHS = "a.jsonl", "b.jsonl"
+GAPS = st.sampled_from([0.0, 0.5, 1.0, 1.0, 7.5, 45.0])
+MOVES = st.sampled_from([1, 1, 1, 1, 2, 10])
+
+
+def block_of(moves: list[int], gaps: list[float], path: str, first: int = 0) -> SampleBlock:
+    steps = [*accumulate(moves, initial=first)]
+    return SampleBlock(
+        run="r",
+        rank=PATHS.index(path),
+        path=path,
+        first_line=1,
+        offsets=range(0, 40 * len(steps), 40),
+        steps=steps,
+        epochs=[0.0] * len(steps),
+        times=[*accumulate(gaps[: len(moves)], initial=NOW)],
+        values={"loss": [2.0 + step % 3 for step in steps], "data_seconds": [0.125] * len(steps)},
+    )
+
+
+def observe_singly(run: TrainingRun, block: SampleBlock) -> None:
+    for sample, at in zip(block.samples(), block.times or (), strict=True):
+        run.observe(sample, at, rows=True)
+
+
+def parts(block: SampleBlock, cuts: set[int]) -> Iterator[SampleBlock]:
+    places = sorted({0, len(block), *(cut for cut in cuts if cut < len(block))})
+    return (block.part(*ends) for ends in pairwise(places))
+
+
+def state(run: TrainingRun) -> tuple[object, ...]:
+    known = run.life.state, run.life.due(), run.life.steps.last, run.life.progress_step
+    measured = run.measured()
+    return known, run.view("HEALTHY", NOW + 3600), run.points(NOW), measured
+
+
+@given(
+    st.lists(MOVES, min_size=3, max_size=60),
+    st.lists(GAPS, min_size=60, max_size=60),
+    st.sets(st.integers(1, 60)),
+    st.booleans(),
+)
+def test_a_block_cut_anywhere_gives_the_state_of_its_rows_one_by_one(
+    moves: list[int], gaps: list[float], cuts: set[int], resumed: bool
+) -> None:
+    """With pauses, stalls of the clock, and steps that are taken again."""
+    runs = alone, together = [TrainingRun("r", NOW, Stall(), Position("", 1, 0)) for _ in "ab"]
+    blocks = [block_of(moves, gaps, PATHS[0])]
+    if resumed:
+        blocks.append(block_of(moves, gaps, PATHS[0], first=2))
+    for block in blocks:
+        observe_singly(alone, block)
+        for part in parts(block, cuts):
+            rows = TimedRows(part, part.times or ())
+            if together.life.only_advances([rows]):
+                together.observe_rows([rows])
+            else:
+                observe_singly(together, part)
+    assert state(alone) == state(together)
+    assert {run.life.state for run in runs} == {"running"}
+
+
+def test_a_block_that_follows_a_row_is_not_cut() -> None:
+    run = TrainingRun("r", NOW, Stall(), Position("", 1, 0))
+    first, second = parts(block_of([1] * 20, [1.0] * 20, PATHS[0]), {2})
+    assert not run.life.only_advances([TimedRows(first, first.times or ())])
+    observe_singly(run, first)
+    assert run.life.only_advances([TimedRows(second, second.times or ())])
+
+
+def test_rows_fall_where_the_first_is_below_the_last_of_its_file_and_rank() -> None:
+    steps = FileSteps()
+    steps.last["a.jsonl", 0] = 5
+    (fallen, *_) = block_of([1], [1.0], PATHS[0], first=4).samples()
+    (other, *_) = block_of([1], [1.0], PATHS[1], first=4).samples()
+    rows = [steps.rows_of(each, NOW, ValueSource.JSONL, timed=True) for each in (fallen, other)]
+    assert [each.falls for each in rows] == [True, False]
