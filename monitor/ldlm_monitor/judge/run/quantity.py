@@ -16,6 +16,7 @@ from ldlm_monitor.base.records import Position, Sample, row_source
 from ldlm_monitor.base.snapshot import NonfiniteView
 from ldlm_monitor.judge.detect import CITED, GAUGES_OF
 from ldlm_monitor.judge.run.curve import RunCurve
+from ldlm_monitor.logs.parse import is_tracker
 
 
 class ValueSource(IntEnum):
@@ -29,16 +30,12 @@ class ValueSource(IntEnum):
     INFERRED = 5  # lines of an unknown format
 
 
-EVENT_FILE = ".tfevents."  # in the name of each of TensorBoard's event files
-_TRANSACTIONS = ".wandb"  # suffix of W&B's transaction logs, run-ID.wandb
-
-
 def source_of(sample: Sample, *, rows: bool) -> ValueSource:
     """The source of a sample, by its file's name and its values. `rows`: the file is JSON lines."""
     name = sample.position.path.rsplit("/", 1)[-1]
     if rows:
         return ValueSource.CALLBACK if row_source(name) == "callback" else ValueSource.JSONL
-    if EVENT_FILE in name or name.endswith(_TRANSACTIONS):
+    if is_tracker(name):
         return ValueSource.TRACKER
     if sample.source == "inferred":
         return ValueSource.INFERRED
