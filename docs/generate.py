@@ -19,10 +19,11 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / each) for each in ("monitor", "callback", "doctor", "promrules")]
 
 from ldlm_doctor.model import Check, checks  # noqa: E402 # it need not be installed
-from ldlm_monitor.base.names import METRICS, SEVERITIES, Metric  # noqa: E402
+from ldlm_monitor.base.names import SEVERITIES, Metric  # noqa: E402
 from ldlm_monitor.base.snapshot import Snapshot  # noqa: E402
 from ldlm_monitor.finished.compare.comparison import Comparison  # noqa: E402
 from ldlm_monitor.finished.report.document import Report  # noqa: E402
+from ldlm_monitor.judge.core.exported_metrics import METRICS  # noqa: E402
 from ldlm_monitor.records import adapter  # noqa: E402
 from ldlm_monitor.service.notify.webhook import WebhookBody  # noqa: E402
 from ldlm_monitor.service.serve.openapi import Spelled  # noqa: E402
@@ -223,7 +224,7 @@ def labels(metric: Metric) -> str:
 def metrics() -> str:
     """The reference of all series that the monitor exports, and of those that are recorded."""
     about = (
-        "What `/metrics` serves, made of `names.py` by `python docs/generate.py`. Units are base "
+        "What `/metrics` serves, made by `python docs/generate.py`. Units are base "
         "units; NaN and infinities are exported. A run's series stay for a quarter of an hour "
         "after its end (`end_series_after_seconds`).\n"
     )

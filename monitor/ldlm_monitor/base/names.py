@@ -156,84 +156,8 @@ def created(counter: str) -> str:
     return f"{counter.removesuffix('_total')}_created"
 
 
-DETECT_PREFIX = "ldlm_detect_"  # of the detectors' gauges, which `_DETECT` lists without it
-_DETECT = (  # name without prefix, HELP text
-    ("loss_zscore", "The last loss above the median of the losses before, in robust deviations."),
-    ("loss_spike_ratio", "Height of two high losses in a row over the usual range before."),
-    ("loss_peak_ratio", "The highest recent loss over the highest before it."),
-    ("loss_rise_ratio", "The recent level of the loss over its lowest level."),
-    ("loss_rise_zscore", "That rise in robust deviations of single losses."),
-    ("loss_trend_ratio", "Mean loss of the last 25 logged steps over the mean of the 25 before."),
-    ("loss_trend_zscore", "Mann-Kendall Z of the last 1000 logged losses."),
-    ("loss_slope_ratio", "Theil-Sen change of the loss over the last 1000 logged steps."),
-    ("loss_constant_ratio", "Losses of one value over the number that chance could explain."),
-    ("grad_norm_zscore", "The last gradient norm in robust deviations of its logarithm."),
-    ("grad_norm_ratio", "The recent gradient norm over its own median."),
-    ("grad_norm_overflow_steps", "Non-finite norms explained by a dynamic loss scale's search."),
-    ("throughput_ratio", "The present pace over the usual one."),
-    ("throughput_variation_ratio", "Deviation over mean of the last 50 step times."),
-    ("step_time_change_ratio", "Step time after the last lasting change over step time before it."),
-    ("rank_lag_steps", "Steps that a rank is behind the rank that is furthest."),
-    ("rank_slowdown_ratio", "A rank's own step time over that of the median rank."),
-    (
-        "memory_growth_ratio",
-        "Least growth of memory between quarters of the last 400 logged steps.",
-    ),
-    ("loss_scale_ratio", "The loss scale over its own median."),
-    ("skipped_steps_ratio", "Skipped steps among the last 100."),
-    ("checkpoint_age_ratio", "Steps since the last checkpoint over the longest interval."),
-    (
-        "checkpoint_disk_full_seconds",
-        "Time until the disk of checkpoints is full at the pace of the last ones.",
-    ),
-)
-"""Gauges of the detectors; classes in `detect/` have their formulas and sources."""
-METRICS = {  # all exported metrics by name
+DETECT_PREFIX = "ldlm_detect_"  # of the detectors' gauges, which `judge.detect` declares
+BASE_METRICS = {  # by name, all exported metrics but the detectors' gauges
     name: Metric(name, meaning, tuple(labels))
-    for name, meaning, *labels in (
-        *_TRAIN,
-        *_GOODPUT,
-        *_GPU,
-        *((DETECT_PREFIX + name, meaning) for name, meaning in _DETECT),
-        *_MONITOR,
-    )
+    for name, meaning, *labels in (*_TRAIN, *_GOODPUT, *_GPU, *_MONITOR)
 }
-
-# Beginning of a detector's gauge -> the metric that the gauge is computed from. The first one that
-# fits counts: `loss_scale_` precedes `loss_`; "" fits the rest, of pace, ranks and checkpoints.
-_SEEN_IN = (
-    ("loss_scale_", "ldlm_train_loss_scale"),
-    ("loss_", "ldlm_train_loss"),
-    ("grad_norm_", "ldlm_train_grad_norm"),
-    ("memory_", "ldlm_train_memory_allocated_bytes"),
-    ("skipped_", "ldlm_train_skipped_steps_total"),
-    ("", "ldlm_train_last_progress_timestamp_seconds"),
-)
-_SHOWN = {  # a detector's gauge -> the metric that it is computed from
-    DETECT_PREFIX + name: next(shown for begin, shown in _SEEN_IN if name.startswith(begin))
-    for name, _ in _DETECT
-}
-DETECTED_IN = {
-    shown: tuple(name for name, metric in _SHOWN.items() if metric == shown)
-    for _, shown in _SEEN_IN
-}
-"""By metric, the gauges computed from it: an alert on these cites the metric's log line."""
-
-_ALERTS = {  # severity -> alerts (contract, section 4)
-    "critical": (
-        "NonFiniteLoss", "NonFiniteGradient", "TrainingStalled", "TrainingCrashed", "NcclTimeout",
-        "OutOfMemory", "GpuError", "RankLost", "CollectiveMismatch", "JobKilled",
-        "DataLoaderFailed", "DiskFull", "RestartStorm",
-    ),
-    "error": ("NcclError", "LossDiverging", "LossScaleCollapsed", "MonitorCannotDeliver"),
-    "warning": (
-        "LossSpike", "LossConstant", "GradientNormHigh", "StepsSkipped", "ThroughputDrop",
-        "TrainingEnded", "RankStraggling", "MemoryGrowing", "CheckpointStale", "MonitorBehind",
-        "MonitorParseErrors", "MonitorCannotRead", "MonitorDiskFilling",
-        "CheckpointDiskFilling", "RunActed",
-    ),
-    "info": ("LossPlateau", "ThroughputUnstable"),
-    "none": ("Watchdog",),
-}  # fmt: skip
-ALERTS = {name: severity for severity, names in _ALERTS.items() for name in names}
-"""The alerts of `rules/default.yml`, with their severities: the worst of those with several."""

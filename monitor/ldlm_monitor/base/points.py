@@ -13,7 +13,6 @@ __all__ = [
     "BUSY_SECONDS",
     "DERIVED_STEP_SECONDS",
     "MAX_LABEL_LENGTH",
-    "MEASURED",
     "PACES",
     "Labels",
     "Measured",
@@ -37,12 +36,6 @@ PACES = ("step_seconds", "samples_per_second", "tokens_per_second", "steps_per_s
 and rates."""
 BUSY_SECONDS = "busy_seconds"
 """Quantity: seconds of a step that a rank worked before it waited for others; ranks report it."""
-MEASURED = frozenset(
-    {
-        "loss", "grad_norm", "memory_allocated_bytes", "loss_scale", BUSY_SECONDS, *PACES,
-    }
-)  # fmt: skip
-"""The logged quantities that detectors read; they read `DERIVED_STEP_SECONDS`, too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,11 +73,17 @@ class Bell:
 class AlertsPage(DetailPage[AlertItem]):
     """A row for each alert, and the details of the selected one below."""
 
+    tab = "Alerts"
     BINDINGS: ClassVar[list[BindingType]] = keys(
         "Alerts",
         Key("a", "acknowledge", "Acknowledge", "no more messages until it has ended", "a", True),
         Key("s", "silence", "Silence", "silence it for a time", "s", True),
     )
+
+    @classmethod
+    def badge(cls, snapshot: Snapshot) -> int:
+        """The number of firing alerts."""
+        return sum(a.state == "firing" and is_for_people(a) for a in snapshot.alerts)
 
     def look(self) -> None:
         """Show the alerts of the last snapshot."""

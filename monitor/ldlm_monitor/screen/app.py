@@ -1,4 +1,4 @@
-"""The screen: six pages of one source, whose snapshot is read four times a second."""
+"""The screen: the pages of one source, whose snapshot is read four times a second."""
 
 import gc
 import os
@@ -15,21 +15,18 @@ from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.widgets import ContentSwitcher
 
 from ldlm_monitor.base.queries import Player, PlayerCommand, Source
-from ldlm_monitor.screen.alert_page import AlertsPage, Bell
+from ldlm_monitor.screen.alert_page import Bell
 from ldlm_monitor.screen.background import BackgroundSeen, asking_driver, light_or_dark
-from ldlm_monitor.screen.detail_page import DetailPage
 from ldlm_monitor.screen.dialogs import Absence, Help
 from ldlm_monitor.screen.draw import ASCII, UNICODE, Line, is_utf8, safe
 from ldlm_monitor.screen.hold_back import acknowledge_run, silence
-from ldlm_monitor.screen.host_page import HostPage
 from ldlm_monitor.screen.keys import keys
 from ldlm_monitor.screen.log_page import LogPage
 from ldlm_monitor.screen.look import Look
-from ldlm_monitor.screen.overview import OverviewPage
+from ldlm_monitor.screen.page import Page
 from ldlm_monitor.screen.page_context import HeldBack, OpenLog, OpenRun, PageContext, SelectRun
 from ldlm_monitor.screen.page_frame import (
     EVERYWHERE,
-    PAGES,
     PLAYING_BACK,
     KeyLine,
     NoticeLine,
@@ -37,14 +34,13 @@ from ldlm_monitor.screen.page_frame import (
     page_bar,
     player_line,
 )
-from ldlm_monitor.screen.run_page import RunPage
-from ldlm_monitor.screen.timeline import EventsPage
+from ldlm_monitor.screen.pages import PAGES
 from ldlm_monitor.screen.triage import triaged
 from ldlm_monitor.screen.widgets import PagesScreen, Painted, PlainScrollBar, in_thread
 
 DEFAULT_LOOK = Look()
 LOOK_SECONDS = 0.25  # between reads of the snapshot. A choice: more is visible, less costs CPU
-_PAGE_KEYS = frozenset(f"everywhere.{title.lower()}" for _, title in PAGES)
+_PAGE_KEYS = frozenset(f"everywhere.{page.page_id()}" for page in PAGES)
 _AGES_SECONDS = 1.0  # after which ages, shown in whole seconds, are drawn again without news
 
 
@@ -110,13 +106,8 @@ class MonitorApp(App[int]):
         if self._player is not None:
             yield Painted(self._player_line, id="player")
         yield NoticeLine(self.context.glyphs)
-        with ContentSwitcher(initial="overview"):
-            yield OverviewPage(self.context, id="overview")
-            yield RunPage(self.context, id="run")
-            yield AlertsPage(self.context, id="alerts")
-            yield LogPage(self.context, id="log")
-            yield EventsPage(self.context, id="events")
-            yield HostPage(self.context, id="host")
+        with ContentSwitcher(initial=PAGES[0].page_id()):
+            yield from (page(self.context) for page in PAGES)
         yield KeyLine()
 
     def get_default_screen(self) -> PagesScreen:
@@ -131,7 +122,7 @@ class MonitorApp(App[int]):
             self.screen.add_class("ascii")
         self.set_interval(LOOK_SECONDS, self.look)
         self.look()
-        self._focus()
+        self._page().take_focus()
         self.call_after_refresh(self._opened)
 
     def look(self) -> None:
@@ -176,9 +167,8 @@ class MonitorApp(App[int]):
         self.query_one(ContentSwitcher).current = page
         self.screen.remove_class("full")
         self._draw_again()
-        if isinstance(shown := self._page(), DetailPage):
-            shown.arrive()
-        self._focus()
+        self._page().arrive()
+        self._page().take_focus()
 
     def action_mute(self) -> None:
         """Ask for how long, then silence all alerts of the selected run, as for a maintenance."""
@@ -201,7 +191,7 @@ class MonitorApp(App[int]):
 
     def action_keys(self) -> None:
         """Show the list of all keys."""
-        self.push_screen(Help(self.context.changed_keys))
+        self.push_screen(Help(self.context.changed_keys, [page.tab for page in PAGES]))
 
     def action_leave(self, code: int) -> None:
         """Leave the screen with this exit code."""
@@ -209,8 +199,9 @@ class MonitorApp(App[int]):
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The palette: the pages, every key of the present page, the runs, Textual's commands."""
-        for page, title in PAGES:
-            yield SystemCommand(title, f"Show the page: {page}", partial(self.action_page, page))
+        for page in PAGES:
+            show = partial(self.action_page, page.page_id())
+            yield SystemCommand(page.tab, f"Show the page: {page.page_id()}", show)
         for binding in {each.binding.id: each for each in screen.active_bindings.values()}.values():
             action = binding.binding
             if binding.enabled and action.id and action.id not in _PAGE_KEYS:
@@ -230,7 +221,7 @@ class MonitorApp(App[int]):
     def on_select_run(self, event: SelectRun) -> None:
         """Make a run the one on which all pages act."""
         self.context.run, self._is_chosen = event.run, True
-        if self.query_one(ContentSwitcher).current == "overview":
+        if self._current == "overview":
             self._page().look()
 
     def on_open_run(self, event: OpenRun) -> None:
@@ -249,13 +240,12 @@ class MonitorApp(App[int]):
         self.query_one(LogPage).open(path, event.position)
         self.action_page("log")
 
-    def _page(self) -> OverviewPage | RunPage | AlertsPage | LogPage | EventsPage | HostPage:
-        current = self.query_one(ContentSwitcher).current or "overview"
-        return self.query_one(f"#{current}")  # type: ignore[return-value]
+    def _page(self) -> Page:
+        return self.query_one(f"#{self._current}", Page)
 
-    def _focus(self) -> None:
-        page = self._page()
-        (page.chart if isinstance(page, RunPage) else page.rows).focus()
+    @property
+    def _current(self) -> str:
+        return self.query_one(ContentSwitcher).current or PAGES[0].page_id()
 
     def _choose_run(self) -> None:
         """Select the first run until a person chooses; once all is read, open a single run."""
@@ -266,7 +256,7 @@ class MonitorApp(App[int]):
             return
         self._is_chosen = True
         to_come = self._player.played().runs if self._player is not None else 1
-        if len(runs) == to_come == 1 and self.query_one(ContentSwitcher).current == "overview":
+        if len(runs) == to_come == 1 and self._current == "overview":
             self.action_page("run")
 
     def _take_held_back(self, held: HeldBack) -> None:
@@ -285,7 +275,7 @@ class MonitorApp(App[int]):
         if any(run.name == played.run for run in self.context.snapshot.runs):
             self._stopped_at = played.alert, played.at
             self.context.run = played.run
-            if self.query_one(ContentSwitcher).current in ("overview", "run"):
+            if self._current in ("overview", "run"):
                 self.action_page("run")
 
     def _player_line(self, width: int, height: int) -> list[Line]:
@@ -293,5 +283,4 @@ class MonitorApp(App[int]):
         return [] if played is None else [player_line(played, width, self.context.glyphs)]
 
     def _bar(self, width: int) -> Line:
-        page = self.query_one(ContentSwitcher).current or "overview"
-        return page_bar(self.context, page, self._drawn[2], width)
+        return page_bar(self.context, self._current, self._drawn[2], width)

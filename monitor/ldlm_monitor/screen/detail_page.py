@@ -4,28 +4,28 @@ from abc import abstractmethod
 from typing import Generic, TypeVar
 
 from textual.app import ComposeResult
-from textual.containers import Vertical
 
 from ldlm_monitor.screen.draw import Line, StyledSpan
+from ldlm_monitor.screen.page import Page
 from ldlm_monitor.screen.page_context import PageContext, SelectRun
 from ldlm_monitor.screen.widgets import Painted, RowList
 
 _T = TypeVar("_T")
 
 
-class DetailPage(Vertical, Generic[_T]):
+class DetailPage(Page, Generic[_T]):
     """A title, a list with a row for each of `items`, and the details of the selected one below.
 
     A page defines `title`, `row` and `detail`, and calls `show` for each snapshot. The cursor
     stays on its item, by `identity`, when others are inserted or removed above it.
     """
 
-    def __init__(self, context: PageContext, *, id: str) -> None:  # noqa: A002
-        super().__init__(id=id)
-        self._pages = context
+    def __init__(self, context: PageContext) -> None:
+        super().__init__(context)
         self.items: list[_T] = []
-        self.rows = RowList(self._row, id=f"{id}-rows")
-        self._detail = RowList(lambda index, width: self._lines[index], id=f"{id}-detail")
+        self.rows = RowList(self._row, id=f"{self.id}-rows")
+        self._detail = RowList(lambda index, width: self._lines[index], id=f"{self.id}-detail")
+        self._detail.add_class("detail")
         self._lines: list[Line] = []
 
     def compose(self) -> ComposeResult:

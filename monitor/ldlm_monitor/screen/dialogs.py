@@ -1,7 +1,7 @@
 """Dialogs over the pages: a line of text to enter, the list of all keys, the digest."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -76,16 +76,16 @@ class ScrolledText(ModalScreen[None]):
 
 
 class Help(ScrolledText):
-    """The list of all keys, `changed` ones as they are configured."""
+    """The list of all keys, `changed` ones as they are configured; `pages`: in their order."""
 
-    def __init__(self, changed: dict[str, str]) -> None:
+    def __init__(self, changed: dict[str, str], pages: Sequence[str]) -> None:
         super().__init__()
-        self._changed = changed
+        self._changed, self._order = changed, pages
 
     def lines(self, width: int) -> list[Line]:
         """Keys and meanings, broken between words."""
         found: list[Line] = []
-        for key, meaning in help_rows(self._changed):
+        for key, meaning in help_rows(self._changed, self._order):
             if meaning:
                 found += labelled(
                     key, meaning, max(width - _KEY_CELLS - 4, 10), cells=_KEY_CELLS + 1

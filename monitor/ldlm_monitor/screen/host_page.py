@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 
 from textual.app import ComposeResult
-from textual.containers import Vertical
 
 from ldlm_monitor.base.snapshot import DiskView, GpuView, HostView, RunView
 from ldlm_monitor.base.text.format import byte_size
 from ldlm_monitor.screen.draw import Glyphs, Line, StyledSpan, bar, fit, safe, wrap
+from ldlm_monitor.screen.page import Page
 from ldlm_monitor.screen.page_context import PageContext, whole_duration
 from ldlm_monitor.screen.widgets import Painted, RowList
 
@@ -133,14 +133,15 @@ def _hints(text: str, width: int) -> list[Line]:
     return [[StyledSpan(" " * 11), *line] for line in wrap(text, max(width - 12, 20), "dim")]
 
 
-class HostPage(Vertical):
+class HostPage(Page):
     """What the selected run uses of its host."""
 
-    def __init__(self, context: PageContext, *, id: str) -> None:  # noqa: A002
-        super().__init__(id=id)
-        self._pages = context
+    tab = "Host"
+
+    def __init__(self, context: PageContext) -> None:
+        super().__init__(context)
         self._lines: list[Line] = []
-        self.rows = RowList(lambda index, width: self._lines[index], id=f"{id}-rows")
+        self.rows = RowList(lambda index, width: self._lines[index], id="host-rows")
 
     def compose(self) -> ComposeResult:
         """Title, lines."""

@@ -1,5 +1,6 @@
 """The keys of all pages: one table each, of which bindings, the help and the palette are made."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from textual.binding import Binding, BindingType
@@ -25,14 +26,13 @@ class Key(NamedTuple):
         return self.title.lower().replace(" ", "-")
 
 
-_ORDER = ("Everywhere", "Lists", "Overview", "Run", "Alerts", "Log", "Events", "Playing back")
-TABLES: dict[str, tuple[Key, ...]] = dict.fromkeys(_ORDER, ())
-"""The keys by page, in the order of the help."""
+TABLES: dict[str, tuple[Key, ...]] = {}
+"""The keys by the title of their page, or of what else they act on."""
 
 
 def keys(page: str, *rows: Key) -> list[BindingType]:
     """The bindings of a page's keys, whose identifiers (`run.zoom-in`) a configuration names."""
-    TABLES[page] += rows
+    TABLES[page] = TABLES.get(page, ()) + rows
     return [
         Binding(
             row.keys,
@@ -48,10 +48,14 @@ def keys(page: str, *rows: Key) -> list[BindingType]:
     ]
 
 
-def help_rows(changed: dict[str, str]) -> list[tuple[str, str]]:
-    """Keys and meanings, or a page and ""; `changed`: configured keys by identifier."""
+def help_rows(changed: dict[str, str], pages: Iterable[str]) -> list[tuple[str, str]]:
+    """Keys and meanings, or a page and "", `pages` in this order.
+
+    `changed`: configured keys by identifier.
+    """
     found: list[tuple[str, str]] = []
-    for page, rows in TABLES.items():
+    order = ("Everywhere", "Lists", *pages, "Playing back")
+    for page, rows in ((page, TABLES[page]) for page in order if page in TABLES):
         found.append((page, ""))
         for row in rows:
             own = changed.get(f"{page.lower()}.{row.slug}")

@@ -6,7 +6,6 @@ from typing import Any, ClassVar, TypeVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Vertical
 
 from ldlm_monitor.base.queries import Level, LogQuery, LogSlice
 from ldlm_monitor.base.records import Position
@@ -24,6 +23,7 @@ from ldlm_monitor.screen.log_rows import (
     merged,
     next_match,
 )
+from ldlm_monitor.screen.page import Page
 from ldlm_monitor.screen.page_context import PageContext
 from ldlm_monitor.screen.timeline import event_severities, neighbour
 from ldlm_monitor.screen.widgets import Painted, RowList, in_thread
@@ -34,14 +34,14 @@ _EDGE = 50  # rows from an end at which more are read. A choice: too late or in 
 _LEVELS: tuple[Level | None, ...] = (None, "warning", "error")  # in turn by key `v`; None: all
 
 
-class LogPage(Vertical):
+class LogPage(Page):
     """The file `path` (empty: none yet), or if `merges` all of a run; `lines`: the records read."""
 
+    tab = "Log"
     BINDINGS: ClassVar[list[BindingType]] = keys("Log", *LOG_KEYS)
 
-    def __init__(self, context: PageContext, *, id: str) -> None:  # noqa: A002
-        super().__init__(id=id)
-        self._pages = context
+    def __init__(self, context: PageContext) -> None:
+        super().__init__(context)
         self.path = ""
         self.lines: list[PlacedLine] = []
         self._held = LogSlice(path="", size=0, start=0, end=0, lines=())

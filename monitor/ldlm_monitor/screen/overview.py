@@ -13,6 +13,7 @@ from ldlm_monitor.base.text.format import counted
 from ldlm_monitor.screen.dialogs import TextPrompt
 from ldlm_monitor.screen.draw import HEALTH_STYLE, STATE_STYLE, Glyphs, Line, StyledSpan, safe
 from ldlm_monitor.screen.keys import Key, keys
+from ldlm_monitor.screen.page import Page
 from ldlm_monitor.screen.page_context import Curves, OpenRun, PageContext, SelectRun
 from ldlm_monitor.screen.run_card import RunCard
 from ldlm_monitor.screen.run_columns import SPARK, Layout, RunRow
@@ -69,9 +70,10 @@ class HeadBar(Painted):
                 return
 
 
-class OverviewPage(Vertical):
+class OverviewPage(Page):
     """A row for each run; Enter opens it, and other keys act on it."""
 
+    tab = "Overview"
     BINDINGS: ClassVar[list[BindingType]] = keys(
         "Overview",
         Key("slash", "filter", "Filter", "only runs with these words; empty: all", "/", foot=True),
@@ -81,9 +83,8 @@ class OverviewPage(Vertical):
         Key("space", "pick", "Pick", "pick runs, to draw them in one chart on page 2", "Space"),
     )
 
-    def __init__(self, context: PageContext, *, id: str) -> None:  # noqa: A002
-        super().__init__(id=id)
-        self._pages = context
+    def __init__(self, context: PageContext) -> None:
+        super().__init__(context)
         self._runs: list[RunView] = []
         self._curves: Curves = {}
         self._asked_at = 0.0

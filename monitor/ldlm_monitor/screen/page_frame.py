@@ -12,26 +12,24 @@ from ldlm_monitor.base.queries import Played
 from ldlm_monitor.base.text.format import local_time
 from ldlm_monitor.screen.draw import Glyphs, Line, StyledSpan, bar, fit, safe, width_of
 from ldlm_monitor.screen.keys import Key
-from ldlm_monitor.screen.page_context import PageContext, is_for_people, whole_duration
+from ldlm_monitor.screen.page_context import PageContext, whole_duration
+from ldlm_monitor.screen.pages import PAGES
 from ldlm_monitor.screen.widgets import Painted
 
 _LEAST_BAR = 10  # cells of a bar and 2 blanks. A choice: fewer are coarse, more rarely fit
 _NOTICE_SECONDS = 60.0  # a choice: read by then, or out of the way
 _OLD_SECONDS = 15.0  # age of a snapshot to report while a run is live: three evaluations of 5 s
-PAGES = (("overview", "Overview"), ("run", "Run"), ("alerts", "Alerts"), ("log", "Log"),
-         ("events", "Events"), ("host", "Host"))  # fmt: skip
-"""Widgets and titles of the pages, in the order of their keys."""
 
 EVERYWHERE = (
     *(
         Key(
             f"{number}",
-            f"page('{page}')",
-            title,
-            ", ".join(title.lower() for _, title in PAGES) if number == 1 else "",
+            f"page('{page.page_id()}')",
+            page.tab,
+            ", ".join(each.page_id() for each in PAGES) if number == 1 else "",
             f"1 to {len(PAGES)}",
         )
-        for number, (page, title) in enumerate(PAGES, start=1)
+        for number, page in enumerate(PAGES, start=1)
     ),
     Key("escape", "page('overview')", "Back", "the overview; closes a dialog", "Esc"),
     Key("m", "mute", "Mute", "silence a run, as for a maintenance, for a time", "m"),
@@ -65,7 +63,7 @@ class PageBar(Painted):
 
     def on_click(self, event: events.Click) -> None:
         """Open the page under the pointer: each title follows its key."""
-        end, names = 0, {title: name for name, title in PAGES}
+        end, names = 0, {page.tab: page.page_id() for page in PAGES}
         for span in self._line(self.size.width):
             end += cell_len(span.text)
             name = names.get(span.text.rstrip(" 0123456789"))
@@ -126,16 +124,16 @@ class KeyLine(Painted):
 
 
 def page_bar(context: PageContext, page: str, reading: float | None, width: int) -> Line:
-    """The pages, the number of firing alerts, the source's status; `reading` as in `Source`."""
-    firing = sum(a.state == "firing" and is_for_people(a) for a in context.snapshot.alerts)
+    """The pages with their badges, and the source's status; `reading` as in `Source`."""
     # Below 90 cells the status needs the room of the program's name; 80 are supported.
     line: Line = [StyledSpan(" ldlm-monitor ", "key")] if width >= 90 else []
-    for number, (name, title) in enumerate(PAGES, start=1):
-        count = f" {firing}" if name == "alerts" and firing else ""
-        style = "here" if name == page else "badge" if count else ""
+    for number, each in enumerate(PAGES, start=1):
+        badge = each.badge(context.snapshot)
+        count = f" {badge}" if badge else ""
+        style = "here" if each.page_id() == page else "badge" if count else ""
         line += [
             StyledSpan(f" {number} ", "key"),
-            StyledSpan(f"{title}{count}", style),
+            StyledSpan(f"{each.tab}{count}", style),
             StyledSpan(" "),
         ]
     room = width - width_of(line)

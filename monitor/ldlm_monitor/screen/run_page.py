@@ -8,7 +8,6 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Vertical
 
 from ldlm_monitor.base.names import RATES
 from ldlm_monitor.base.snapshot import CurveView, RunView
@@ -29,6 +28,7 @@ from ldlm_monitor.screen.draw import (
 )
 from ldlm_monitor.screen.keys import Key, keys
 from ldlm_monitor.screen.metric_chart import MetricChart
+from ldlm_monitor.screen.page import Page
 from ldlm_monitor.screen.page_context import (
     Curves,
     PageContext,
@@ -56,18 +56,18 @@ _BATCH = "batch_ids"  # kind of the callback's events with the rows of a batch
 _LOW = 28  # lines; a lower page has 3 for ranks. A choice: at the usual 24, the loss has more
 
 
-class RunPage(Vertical):
+class RunPage(Page):
     """One run on one page."""
 
+    tab = "Run"
     BINDINGS: ClassVar[list[BindingType]] = keys(
         "Run",
         Key("left_square_bracket", "other(-1)", "Run before", "another run, as on page 1", "[ ]"),
         Key("right_square_bracket", "other(1)", "Next run"),
     )
 
-    def __init__(self, context: PageContext, *, id: str) -> None:  # noqa: A002
-        super().__init__(id=id)
-        self._pages = context
+    def __init__(self, context: PageContext) -> None:
+        super().__init__(context)
         self._curves: dict[str, CurveView] = {}
         self._asked: tuple[object, ...] = ()
         self.chart = MetricChart(context, id="chart")

@@ -172,6 +172,7 @@ def neighbour(found: Sequence[Event], path: str, offset: int, *, forward: bool) 
 class EventsPage(DetailPage[TimelineEntry]):
     """A row for each event and incident, and the details of the selected one below."""
 
+    tab = "Events"
     BINDINGS: ClassVar[list[BindingType]] = keys(
         "Events",
         Key("v", "worst", "Errors only", "errors only, or all", "v", True),

@@ -4,14 +4,16 @@ import re
 from importlib.resources import files
 from pathlib import Path
 
-from ldlm_monitor.base.names import ALERTS
 from ldlm_monitor.finished.report.alert_advice import advice, recommendations
+from ldlm_monitor.judge.core.packaged_rules import packaged_alerts
 
 RULES = Path(__file__).parents[3] / "rules"
 
 
 def test_every_alert_of_the_default_pack_has_advice() -> None:
-    of_trainings = {name for name in ALERTS if not name.startswith(("Monitor", "Watchdog"))}
+    of_trainings = {
+        name for name in packaged_alerts() if not name.startswith(("Monitor", "Watchdog"))
+    }
     assert set(advice()) == of_trainings
 
 

@@ -7,21 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.judge.detect.detectors import Detector, MemoryDetector
-from ldlm_monitor.judge.detect.gradient import GradientDetector, LossScaleDetector, OverflowDetector
-from ldlm_monitor.judge.detect.loss_constant import ConstantDetector
-from ldlm_monitor.judge.detect.loss_trend import LossDetector
+from ldlm_monitor.judge.detect import detectors
+from ldlm_monitor.judge.detect.detector import Detector
 from ldlm_monitor.judge.detect.throughput import ThroughputDetector
 
-DETECTORS = (
-    LossDetector,
-    ConstantDetector,
-    GradientDetector,
-    ThroughputDetector,
-    MemoryDetector,
-    LossScaleDetector,
-    OverflowDetector,
-)
+DETECTORS = (*detectors.DETECTORS, ThroughputDetector)
 values = st.one_of(
     st.floats(0.1, 10), st.sampled_from([0.0, 2.5, 1e30, float("nan"), float("inf"), -1.0])
 )

@@ -9,13 +9,16 @@ import pytest
 
 from ldlm_monitor.base.points import Measured
 from ldlm_monitor.finished.playback.log_replay import Replay
-from ldlm_monitor.judge.detect.detectors import Detector, Detectors, MemoryDetector, checkpoint_age
+from ldlm_monitor.judge.detect.checkpoint_age import checkpoint_age
+from ldlm_monitor.judge.detect.detector import Detector
+from ldlm_monitor.judge.detect.detectors import Detectors
 from ldlm_monitor.judge.detect.gradient import (
     GradientDetector,
     LossScaleDetector,
     OverflowDetector,
     skipped_share,
 )
+from ldlm_monitor.judge.detect.memory import MemoryDetector
 from ldlm_monitor.judge.detect.throughput import ChangePoint, RankDetector, ThroughputDetector
 from ldlm_monitor.service.config import Settings
 

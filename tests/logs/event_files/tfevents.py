@@ -2,7 +2,7 @@
 
 import struct
 
-from ldlm_monitor.base.chunk import masked_crc
+from ldlm_monitor.logs.parse.event_file import masked_crc
 
 
 def frame(content: bytes) -> bytes:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.base.chunk import frames
 from ldlm_monitor.base.records import Record, Sample
+from ldlm_monitor.logs.parse.event_file import EventFileReader
 from ldlm_monitor.logs.source.split import RECORD_BYTES
 from tests.logs.event_files import framed
 from tests.logs.event_files.framed import FILES
@@ -54,7 +54,10 @@ def test_names_are_canonical_and_texts_and_histograms_are_no_numbers() -> None:
 
 def test_a_record_stands_at_its_frame() -> None:
     found, _ = read(TORCH)
-    at = [(frame.start, number) for number, frame in enumerate(frames("tfrecord", TORCH), start=1)]
+    at = [
+        (frame.start, number)
+        for number, frame in enumerate(EventFileReader.framing.frames(TORCH), start=1)
+    ]
     assert all((r.position.offset, r.position.line) in at for r in found)
     assert len({record.position.line for record in found}) == len(found)
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.base.chunk import frames
 from ldlm_monitor.base.records import Event, Sample
+from ldlm_monitor.logs.parse.wandb_file import WandbReader
 from ldlm_monitor.logs.source.split import RECORD_BYTES
 from tests.logs.event_files import framed
 from tests.logs.event_files.framed import FILES
@@ -105,7 +105,10 @@ def test_a_log_is_known_by_its_first_bytes_and_not_by_its_name() -> None:
 
 def test_a_record_stands_at_its_number_in_the_file() -> None:
     found, _ = read(FAILED)
-    at = [(each.start, number) for number, each in enumerate(frames("wandb", FAILED, 0), start=1)]
+    at = [
+        (each.start, number)
+        for number, each in enumerate(WandbReader.framing.frames(FAILED), start=1)
+    ]
     assert all((r.position.offset, r.position.line) in at for r in found)
     assert found[-1].position.line == len(at)
 
@@ -120,7 +123,7 @@ def test_in_whatever_pieces_it_comes_it_gives_the_same(cuts: list[int]) -> None:
 @given(st.integers(0, len(FAILED)))
 def test_cut_anywhere_it_gives_the_records_that_are_whole_and_no_damage(cut: int) -> None:
     found, errors = read(FAILED[:cut])
-    whole = [frame for frame in frames("wandb", FAILED, 0) if frame.end <= cut]
+    whole = [frame for frame in WandbReader.framing.frames(FAILED) if frame.end <= cut]
     expected = [r for r in SOUND if r.position.line <= len(whole)]
     assert repr(found) == repr(expected)
     assert errors == 0
@@ -136,7 +139,9 @@ def test_a_damaged_byte_is_counted_and_no_number_is_made_of_it(at: int, mask: in
     assert values <= set(sound)
     # A fragment's damaged head may cost the rest of its block, and what goes on from there. The
     # record that holds the byte may have begun in the block before.
-    (its,) = (frame.start for frame in frames("wandb", FAILED, 0) if frame.start <= at < frame.end)
+    (its,) = (
+        frame.start for frame in WandbReader.framing.frames(FAILED) if frame.start <= at < frame.end
+    )
     lost = {
         offset // BLOCK_BYTES
         for text, offset in sound.items()
@@ -149,7 +154,7 @@ def test_a_damaged_byte_is_counted_and_no_number_is_made_of_it(at: int, mask: in
 def test_damage_within_one_record_costs_that_record_alone() -> None:
     records = [row(_step=step, loss=1.5) for step in range(4)]
     data = log_of(*records)
-    at = [each.start for each in frames("wandb", data, 0)][2] + 20
+    at = [each.start for each in WandbReader.framing.frames(data)][2] + 20
     damaged = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
     assert [step for step, _ in samples(damaged)] == [0, 1, 3]
     assert read(damaged)[1] == 1

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.base.chunk import frames
+from ldlm_monitor.logs.parse.event_file import EventFileReader
 from ldlm_monitor.logs.source.tail import RETURN_SECONDS
 from tests.logs.event_files.tfevents import frame
 
 FILES = Path(__file__).resolve().parents[2] / "logs/event_files"
 DATA = (FILES / "torch.tfevents.1").read_bytes()
-ENDS = [each.end for each in frames("tfrecord", DATA)]
+ENDS = [each.end for each in EventFileReader.framing.frames(DATA)]
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ldlm_monitor.base import names
+from ldlm_monitor.judge.core.packaged_rules import packaged_alerts
 
 Ask = Callable[..., Any]
 GOOD = "groups: [{name: mine, rules: [{alert: Late, expr: 'ldlm_train_step > 3', for: 90s}]}]\n"
@@ -22,7 +22,7 @@ def test_the_packaged_rules_are_fine(ask: Ask) -> None:
 def test_every_packaged_alert_is_listed_with_its_severity(ask: Ask) -> None:
     answer = ask("rules", "list")
     listed = {tuple(line.split()[:2]) for line in answer.out.splitlines()}
-    assert set(names.ALERTS.items()) <= listed
+    assert set(packaged_alerts().items()) <= listed
 
 
 def test_a_file_of_my_own_is_listed_instead(ask: Ask, folder: Path) -> None:

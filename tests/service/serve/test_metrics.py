@@ -14,9 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from ldlm_monitor import __version__
 from ldlm_monitor.base.histogram import Histogram
-from ldlm_monitor.base.names import METRICS
 from ldlm_monitor.base.points import Labels, Point, make_labels
 from ldlm_monitor.base.snapshot import MonitorView, Snapshot
+from ldlm_monitor.judge.core.exported_metrics import METRICS
 from ldlm_monitor.service.serve.metrics import exposition, families
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"

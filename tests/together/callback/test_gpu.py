@@ -17,7 +17,7 @@ import pytest
 
 pytest.importorskip("ldlm_monitor", reason="the monitor, which reads the files, is not installed")
 from ldlm_callback.device import GpuSampler
-from ldlm_monitor.base.names import METRICS
+from ldlm_monitor.judge.core.exported_metrics import METRICS
 from ldlm_monitor.logs.parse.vocabulary import measure
 from tests.host.nvml.nvml_driver import GIB, TOTAL, build, gpu, with_driver
 

@@ -15,8 +15,8 @@ import pytest
 from generate.boards import boards
 from generate.parts import risen
 from generate.written import as_json
-from ldlm_monitor.base.names import METRICS
 from ldlm_monitor.base.points import Point
+from ldlm_monitor.judge.core.exported_metrics import METRICS
 from ldlm_promrules.promql import Evaluator, parse
 from ldlm_promrules.series.series_store import SeriesStore
 

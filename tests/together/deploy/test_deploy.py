@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ldlm_monitor.base.names import METRICS
+from ldlm_monitor.judge.core.exported_metrics import METRICS
 
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"

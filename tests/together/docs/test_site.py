@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.base.names import ALERTS, METRICS
+from ldlm_monitor.judge.core.exported_metrics import METRICS
+from ldlm_monitor.judge.core.packaged_rules import packaged_alerts
 from ldlm_promrules.alerting import load_rules
 from ldlm_promrules.promql import parse
 
@@ -33,7 +34,7 @@ def test_what_is_made_of_the_code_is_up_to_date() -> None:
 
 def test_every_alert_has_its_page_and_no_page_is_left_of_one_that_is_gone() -> None:
     raised = set(GENERATOR["alerts"]())
-    assert set(ALERTS) <= raised
+    assert set(packaged_alerts()) <= raised
     assert {path.stem for path in RUNBOOK} == raised
 
 
@@ -49,7 +50,7 @@ def test_messages_of_alertmanager_lead_to_these_pages() -> None:
     for config in ("prometheus", "fleet"):
         text = (ROOT / f"deploy/{config}/alertmanager.yml").read_text("utf-8")
         (page,) = re.findall(r"blob/main/(docs/runbook/\S+\.md)\|", text.replace(" ", ""))
-        for alert in ALERTS:
+        for alert in packaged_alerts():
             assert (ROOT / page.replace("{{.Labels.alertname}}", alert)).is_file()
 
 
@@ -117,7 +118,7 @@ def test_what_the_readme_says_is_found_are_alerts() -> None:
     table = section((ROOT / "README.md").read_text("utf-8"), "What it finds")
     named = set(re.findall(r"`([A-Z][A-Za-z]+)`", table))
     assert len(named) > 20
-    assert named <= set(ALERTS)
+    assert named <= set(packaged_alerts())
 
 
 def test_every_page_is_in_the_sites_navigation_once() -> None:

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from ldlm_monitor.base.chunk import Chunk, Form
+from ldlm_monitor.base.chunk import Chunk
+from ldlm_monitor.base.framing import Framing
 from ldlm_monitor.base.records import Sample, SampleBlock
 from ldlm_monitor.judge.core.monitor import Monitor
 from ldlm_monitor.judge.detect.detectors import DetectorsByRun
@@ -15,7 +16,7 @@ from ldlm_monitor.judge.run.training_run import TrainingRun
 from ldlm_monitor.logs.parse import jsonl
 from ldlm_monitor.logs.parse.event_file import EventFileReader
 from ldlm_monitor.logs.parse.row_columns import RowShape
-from ldlm_monitor.logs.parse.structured_files import TableReader
+from ldlm_monitor.logs.parse.table_file import TableReader
 from ldlm_monitor.logs.parse.text_reader import TextReader
 from ldlm_monitor.logs.parse.tracebacks import Traceback
 from tests.logs.event_files.tfevents import VERSION, scalar
@@ -57,9 +58,9 @@ def plant(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
     monkeypatch.setattr(owner, name, poisoned)
 
 
-def judged(path: str, data: bytes, form: Form = "") -> tuple[Monitor, list[str]]:
+def judged(path: str, data: bytes, framed: Framing | None = None) -> tuple[Monitor, list[str]]:
     monitor = Monitor()
-    found = monitor.feed(Chunk(path, (1, 1, 0), 0, 1, data, final=True, framed=form), NOW)
+    found = monitor.feed(Chunk(path, (1, 1, 0), 0, 1, data, final=True, framed=framed), NOW)
     found += monitor.finish(NOW + 60, [path])
     return monitor, [f"{each.alert} {each.state}" for each in found]
 
@@ -85,7 +86,9 @@ def test_one_record_that_raises_costs_itself(
         monkeypatch.setattr(RowShape, "decode", lambda *_: [])
     plant(monkeypatch, owner, name)
     raw = data.encode() if isinstance(data, str) else data
-    monitor, alerts = judged(path, raw, "tfrecord" if isinstance(data, bytes) else "")
+    monitor, alerts = judged(
+        path, raw, EventFileReader.framing if isinstance(data, bytes) else None
+    )
     assert "NonFiniteLoss firing" in alerts
     (run,) = monitor.snapshot().runs
     assert run.statistics["loss"].count == (10 if owner is RowShape else 9)

@@ -15,7 +15,6 @@ from typing import Any
 
 from pydantic import Field
 
-from ldlm_monitor.base import names
 from ldlm_monitor.base.incident_view import View
 from ldlm_monitor.base.text.sanitize import encodable
 from ldlm_monitor.finished.backtest.truth import (
@@ -25,6 +24,7 @@ from ldlm_monitor.finished.backtest.truth import (
     detected_by,
     follow_from,
 )
+from ldlm_monitor.judge.core.packaged_rules import packaged_alerts
 
 QUIET = frozenset({"", "info", "none"})
 """Severities of alerts that a backtest leaves out, as such alerts ask nobody to act."""
@@ -164,7 +164,7 @@ def _detects(alarm: Alarm, event: TrueEvent) -> bool:
         return _fits(alarm, event) and _reaches(alarm, event)
     last = event.last_line or event.line_number
     at_its_lines = alarm.line is not None and event.line_number <= alarm.line <= last
-    unnamed = alarm.alert not in KNOWN_ALERTS and alarm.alert not in names.ALERTS
+    unnamed = alarm.alert not in KNOWN_ALERTS and alarm.alert not in packaged_alerts()
     return _fits(alarm, event) and unnamed and at_its_lines
 
 

@@ -19,10 +19,11 @@ from typing import Any, BinaryIO, TypeAlias
 
 import msgspec
 
-from ldlm_monitor.base.chunk import Chunk, FileId, Form
+from ldlm_monitor.base.chunk import Chunk, FileId
 from ldlm_monitor.base.errors import InputError, UsageError
 from ldlm_monitor.base.records import Record, from_json, to_json
 from ldlm_monitor.base.text.sanitize import encodable, plain
+from ldlm_monitor.logs.parse import framing_named
 
 FORMAT = "ldlm-recording/1"
 """The file's mark in its first line; the number rises with an incompatible change."""
@@ -31,7 +32,7 @@ MAX_BYTES = 1 << 30
 FLUSH_SECONDS = 1.0  # between flushes, a choice: more loses more at a kill, less compresses worse
 PULSE_SECONDS = 5.0
 """Seconds between `Passed` entries, by which a recorded hang goes on: as `evaluation_interval`."""
-_ALIKE = ("file", "offset", "line", "final", "peek", "age", "timed", "framed")
+_ALIKE = ("file", "offset", "line", "final", "peek", "age", "timed")
 """The fields that `Chunk` and `Fed` have in common."""
 _LEVEL = 3  # of zlib: the pump waits for it; level 6 saves 10 to 26 % more of four public logs
 _HEAD = 4096  # bytes of the first line that may hold `FORMAT`: an input's path stands before it
@@ -73,13 +74,17 @@ class Fed(msgspec.Struct, frozen=True, tag="fed", tag_field="is", omit_defaults=
     peek: bool = False
     age: float = 0.0
     timed: bool = True
-    framed: Form = ""
+    framed: str = ""
     continues: str = ""
 
     def chunk(self) -> Chunk:
         """The chunk of this entry."""
         data = self.data if self.text is None else self.text.encode()
-        return Chunk(path=self.path, data=data, **_as_they_are(self))
+        framed = framing_named(self.framed)
+        return Chunk(path=self.path, data=data, framed=framed, **_as_they_are(self))
+
+    def __post_init__(self) -> None:
+        framing_named(self.framed)  # raises for one that this version cannot read
 
 
 class Observed(msgspec.Struct, frozen=True, tag="observed", tag_field="is"):
@@ -161,6 +166,7 @@ class Recorder:
                 run=encodable(run),
                 text=text,
                 data=data,
+                framed=chunk.framed.name if chunk.framed else "",
                 **_as_they_are(chunk),
             )
         )

@@ -4,6 +4,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
+from ldlm_monitor.base.names import severity_rank
 from ldlm_promrules.alerting import RuleSet, load_rules
 from ldlm_promrules.promql import Expression, parse
 
@@ -17,3 +18,13 @@ def packaged_rules() -> list[Path]:
 def packaged_set() -> RuleSet[Expression]:
     """The packaged rules."""
     return load_rules(packaged_rules(), parse)
+
+
+@cache
+def packaged_alerts() -> dict[str, str]:
+    """The packaged alerts, with their severities: the worst of those with several."""
+    found: dict[str, str] = {}
+    for rule in packaged_set().alerts:
+        severity = rule.labels["severity"].source
+        found[rule.name] = max(found.get(rule.name, severity), severity, key=severity_rank)
+    return found

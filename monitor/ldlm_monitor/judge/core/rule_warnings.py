@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ldlm_monitor.base.names import METRICS, RUN_STATES, SEVERITIES, created
+from ldlm_monitor.base.names import RUN_STATES, SEVERITIES, created
 from ldlm_monitor.base.text.format import duration
+from ldlm_monitor.judge.core.exported_metrics import METRICS
 from ldlm_promrules.rule_lint import Catalogue, Interval, Rule, doubts, repetitions
 
 _SUFFIXES = {  # of the series that a metric of this kind has

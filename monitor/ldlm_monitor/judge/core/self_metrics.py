@@ -7,7 +7,7 @@ from typing import Final
 
 from ldlm_monitor import __version__
 from ldlm_monitor.base.histogram import Histogram
-from ldlm_monitor.base.names import DELIVERY_DURATION, EVALUATION_DURATION, METRICS
+from ldlm_monitor.base.names import BASE_METRICS, DELIVERY_DURATION, EVALUATION_DURATION
 from ldlm_monitor.base.points import Point, make_labels
 from ldlm_monitor.base.snapshot import HostView, MonitorView
 from ldlm_monitor.judge.run.fleet import Fleet
@@ -105,7 +105,7 @@ def _points_of(run: str, host: HostView, at: float) -> Iterator[Point]:
     for gpu in host.gpus:
         for quantity, value in gpu.values.items():
             metric, labels = exported_name(quantity, int(gpu.gpu))
-            if metric in METRICS and metric.startswith("ldlm_gpu_"):
+            if metric in BASE_METRICS and metric.startswith("ldlm_gpu_"):
                 yield Point(metric, labels_of(run, None, labels), value)
 
 

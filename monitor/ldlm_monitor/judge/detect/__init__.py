@@ -6,6 +6,13 @@ statistics are our own, since libraries (ruptures, river, scipy) compute over wh
 numpy, and none computes robust values of a bounded window incrementally.
 """
 
-from ldlm_monitor.judge.detect.detectors import Detectors, DetectorsByRun
+from ldlm_monitor.judge.detect.detectors import (
+    CITED,
+    GAUGES,
+    GAUGES_OF,
+    QUANTITIES,
+    Detectors,
+    DetectorsByRun,
+)
 
-__all__ = ["Detectors", "DetectorsByRun"]
+__all__ = ["CITED", "GAUGES", "GAUGES_OF", "QUANTITIES", "Detectors", "DetectorsByRun"]

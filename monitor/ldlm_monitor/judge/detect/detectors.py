@@ -1,19 +1,15 @@
-"""The detectors of memory and checkpoints; all detectors of one run, and of all runs."""
+"""The table of all detectors, and the detectors of one run and of all runs."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cache
-from itertools import chain, pairwise
-from typing import TypeAlias
+from itertools import chain
 
-from ldlm_monitor.base.names import DETECT_PREFIX
-from ldlm_monitor.base.points import (
-    BUSY_SECONDS,
-    Labels,
-    Measured,
-    Point,
-    make_labels,
-)
+from ldlm_monitor.base.names import DETECT_PREFIX, Metric
+from ldlm_monitor.base.points import BUSY_SECONDS, Labels, Measured, Point, make_labels
+from ldlm_monitor.judge.detect.checkpoint_age import CHECKPOINT_GAUGES, checkpoint_age
+from ldlm_monitor.judge.detect.detector import Detector, Gauges
 from ldlm_monitor.judge.detect.gradient import (
+    SKIPPED_GAUGES,
     GradientDetector,
     LossScaleDetector,
     OverflowDetector,
@@ -21,82 +17,56 @@ from ldlm_monitor.judge.detect.gradient import (
 )
 from ldlm_monitor.judge.detect.loss_constant import ConstantDetector
 from ldlm_monitor.judge.detect.loss_trend import LossDetector
+from ldlm_monitor.judge.detect.memory import MemoryDetector
 from ldlm_monitor.judge.detect.throughput import RankDetector, ThroughputDetector
-from ldlm_monitor.judge.detect.window import RecentValues, Values, finite, median, positive
+from ldlm_monitor.judge.detect.window import positive
 
-MEMORY_WINDOW = 400
-"""Logged steps, 100 in each quarter. A choice: more find a leak later, fewer compare noise."""
-QUARTERS = 4
-"""Parts of the window. A choice: fewer take a filling cache for a leak, more compare noise."""
-WARM_UP = 100
-"""First logged steps, which are ignored. A choice: more delay the gauge; in fewer, the caching
-allocator and the optimizer's state may not have reached their size."""
-
-
-class MemoryDetector:
-    """`memory_growth_ratio`: how steadily the memory of one rank grows.
-
-    Take the medians of the four quarters of the last 400 logged steps. The gauge is the smallest
-    growth from a median to the next, divided by the first median. It is above 0 only if each
-    median is above the one before. A cache that fills up, or a step to a new level, grows in one
-    quarter.
-    """
-
-    def __init__(self) -> None:
-        self._window = RecentValues(MEMORY_WINDOW)
-        self._skipped = 0
-
-    def update(self, values: Values) -> None:
-        """Add the next values, in bytes; those that are not finite are ignored."""
-        values = finite(values)
-        warm_up = min(WARM_UP - self._skipped, len(values))
-        self._skipped += warm_up
-        self._window.extend(values[warm_up:])
-
-    def measures(self) -> Iterator[tuple[str, float]]:
-        """The gauges with enough values: each name without `ldlm_detect_`, and its value."""
-        if len(self._window) == MEMORY_WINDOW:
-            length = MEMORY_WINDOW // QUARTERS
-            starts = range(0, MEMORY_WINDOW, length)
-            levels = [median(self._window.values[start : start + length]) for start in starts]
-            if levels[0] > 0:
-                growth = min(later - earlier for earlier, later in pairwise(levels))
-                yield "memory_growth_ratio", growth / levels[0]
-
-
-LEAST_CHECKPOINTS = 4
-"""Checkpoints needed before the next can be late. A choice: more delay the gauge; of two, the only
-interval can be a short one, before the save at the end of an epoch."""
-
-
-def checkpoint_age(step: int, saved: Sequence[int]) -> Iterator[tuple[str, float]]:
-    """`checkpoint_age_ratio`: steps since the last checkpoint over the longest interval before.
-
-    A pause of the run makes no checkpoint late, as time is not counted. The run is at `step`; the
-    last checkpoints were saved at the steps `saved`, oldest first. Yields nothing if `saved` has
-    fewer than four steps or does not rise, or if `step` is before the last of `saved`.
-    """
-    intervals = [later - earlier for earlier, later in pairwise(saved)]
-    if len(saved) >= LEAST_CHECKPOINTS and min(intervals) > 0 and step >= saved[-1]:
-        yield "checkpoint_age_ratio", (step - saved[-1]) / max(intervals)
-
-
-Detector: TypeAlias = (
-    LossDetector
-    | ConstantDetector
-    | GradientDetector
-    | OverflowDetector
-    | MemoryDetector
-    | LossScaleDetector
+DETECTORS: tuple[type[Detector], ...] = (
+    LossDetector,
+    ConstantDetector,
+    GradientDetector,
+    OverflowDetector,
+    MemoryDetector,
+    LossScaleDetector,
 )
-"""A detector of one quantity of one rank."""
-# The detectors of each quantity, created once for every rank that logs it.
-_OF_QUANTITY: dict[str, tuple[type[Detector], ...]] = {
-    "loss": (LossDetector, ConstantDetector),
-    "grad_norm": (GradientDetector, OverflowDetector),
-    "memory_allocated_bytes": (MemoryDetector,),
-    "loss_scale": (LossScaleDetector,),
+"""The detectors of a quantity, each made once for every rank that logs it. A line here is enough:
+what is kept of a run's values, and which metrics exist, follow from what a detector declares."""
+_OF_THE_RUN: dict[str, tuple[Gauges, ...]] = {
+    "ldlm_train_last_progress_timestamp_seconds": (
+        ThroughputDetector.gauges,
+        RankDetector.gauges,
+        CHECKPOINT_GAUGES,
+    ),
+    "ldlm_train_skipped_steps_total": (SKIPPED_GAUGES,),
 }
+"""The gauges of pace, ranks, checkpoints and skipped steps, by the metric whose last line an alert
+on them cites."""
+
+QUANTITIES = frozenset(
+    {*(each.quantity for each in DETECTORS), *ThroughputDetector.reads, *RankDetector.reads}
+)
+"""The logged quantities that detectors read; they read `DERIVED_STEP_SECONDS`, too."""
+GAUGES = {
+    DETECT_PREFIX + name: Metric(DETECT_PREFIX + name, meaning)
+    for gauges in (*(each.gauges for each in DETECTORS), *chain(*_OF_THE_RUN.values()))
+    for name, meaning in gauges.items()
+}
+"""The metrics of all detectors, by name."""
+CITED = {
+    metric: tuple(DETECT_PREFIX + name for name in chain(*gauges))
+    for metric, gauges in _OF_THE_RUN.items()
+}
+"""By metric of a run, the detectors' metrics whose alerts cite its last line."""
+GAUGES_OF = {
+    quantity: tuple(
+        DETECT_PREFIX + name
+        for each in DETECTORS
+        if each.quantity == quantity
+        for name in each.gauges
+    )
+    for quantity in {each.quantity for each in DETECTORS}
+}
+"""By quantity, the metrics of the detectors that read it."""
 
 
 class Detectors:
@@ -127,7 +97,7 @@ class Detectors:
             seconds = [1 / rate for rate in positive(paces)] if is_rate else paces
             self._throughput.update(seconds, measured.at)
         for (quantity, rank), values in measured.values.items():
-            if quantity in ("step_seconds", BUSY_SECONDS) and rank is not None:
+            if quantity in RankDetector.reads and rank is not None:
                 self._ranks.update_seconds(rank, values, busy=quantity == BUSY_SECONDS)
             for detector in self._detectors(quantity, rank):
                 detector.update(values)
@@ -142,7 +112,7 @@ class Detectors:
     def _detectors(self, quantity: str, rank: int | None) -> tuple[Detector, ...]:
         found = self._by_quantity.get((quantity, rank))
         if found is None:
-            found = tuple(make() for make in _OF_QUANTITY.get(quantity, ()))
+            found = tuple(make() for make in DETECTORS if make.quantity == quantity)
             self._by_quantity[quantity, rank] = found
         return found
 

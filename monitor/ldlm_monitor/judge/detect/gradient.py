@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
+from ldlm_monitor.judge.detect.detector import Detector, Gauges
 from ldlm_monitor.judge.detect.window import (
     ComparedValues,
     Values,
@@ -27,7 +29,7 @@ FINEST = 0.05
 clipped norms, which hardly vary, an outlier."""
 
 
-class GradientDetector:
+class GradientDetector(Detector):
     """The gradient norm of one rank against its past, in logarithms, since norms vary by factors.
 
     With m and s the median and 1.4826 median absolute deviations (at least 0.05) of the
@@ -37,6 +39,12 @@ class GradientDetector:
     - `grad_norm_ratio`: the median of the last 20 norms over that of those before, the highest
       since the last update.
     """
+
+    quantity = "grad_norm"
+    gauges: ClassVar[Gauges] = {
+        "grad_norm_zscore": "The last gradient norm in robust deviations of its logarithm.",
+        "grad_norm_ratio": "The recent gradient norm over its own median.",
+    }
 
     def __init__(self) -> None:
         self._window = ComparedValues(NORM_WINDOW, NORM_RECENT)
@@ -80,11 +88,16 @@ CALIBRATION = 200
 loss scale still falls from its initial value, and each fall skips a step."""
 
 
-class LossScaleDetector:
+class LossScaleDetector(Detector):
     """`loss_scale_ratio`: the loss scale over its median in the up to 499 logged steps before.
 
     A dynamic scale halves at an overflow, and doubles after 2000 steps without one.
     """
+
+    quantity = "loss_scale"
+    gauges: ClassVar[Gauges] = {
+        "loss_scale_ratio": "The loss scale over its own median.",
+    }
 
     def __init__(self) -> None:
         self._window = ComparedValues(SCALE_WINDOW, 1)
@@ -100,13 +113,18 @@ class LossScaleDetector:
             yield "loss_scale_ratio", self._window.values[-1] / usual
 
 
-class OverflowDetector:
+class OverflowDetector(Detector):
     """`grad_norm_overflow_steps`: the number of non-finite norms that a loss scale explains.
 
     A dynamic loss scale starts too high: up to the first 4 norms may overflow, and the trainer
     skips those steps (torch.amp.GradScaler begins at 2**16). After such a start, one or two
     overflows in a row follow when the scale is raised again. Longer rows are not explained.
     """
+
+    quantity = "grad_norm"
+    gauges: ClassVar[Gauges] = {
+        "grad_norm_overflow_steps": "Non-finite norms explained by a dynamic loss scale's search.",
+    }
 
     def __init__(self) -> None:
         self._explained = 0
@@ -131,6 +149,9 @@ class OverflowDetector:
         """The gauge without its prefix `ldlm_detect_`, and its value; nothing instead of 0."""
         if self._explained:
             yield "grad_norm_overflow_steps", self._explained
+
+
+SKIPPED_GAUGES: Gauges = {"skipped_steps_ratio": "Skipped steps among the last 100."}
 
 
 def skipped_share(step: int, skipped: Sequence[int]) -> Iterator[tuple[str, float]]:

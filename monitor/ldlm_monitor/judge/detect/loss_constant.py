@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby, pairwise
 from operator import eq
+from typing import ClassVar
 
+from ldlm_monitor.judge.detect.detector import Detector, Gauges
 from ldlm_monitor.judge.detect.window import Values, finite
 
 WINDOW = 100
@@ -31,7 +33,7 @@ CHANCE = 1e-9
 """Accepted probability that it is chance: about one false alarm in 10**9 logged steps."""
 
 
-class ConstantDetector:
+class ConstantDetector(Detector):
     """How often the loss is one value, against how often that happens by chance.
 
     The value is the most common of the last 100 logged steps, where it is c of n. Of the last 200
@@ -49,6 +51,11 @@ class ConstantDetector:
     share of repeats, and the row must be three times the longest before. Until 10 rows of other
     values are known, the gauge is c / 200 over all rows.
     """
+
+    quantity = "loss"
+    gauges: ClassVar[Gauges] = {
+        "loss_constant_ratio": "Losses of one value over the number that chance could explain.",
+    }
 
     def __init__(self) -> None:
         self._values = array("d")  # of each row

@@ -5,7 +5,9 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import ClassVar
 
+from ldlm_monitor.judge.detect.detector import Detector, Gauges
 from ldlm_monitor.judge.detect.window import (
     ComparedValues,
     Groups,
@@ -56,7 +58,7 @@ SPIKE_SIGMA = 4
 """Least spike in units of the noise s: normal noise passes 4 s in one value of 30,000."""
 
 
-class LossDetector:
+class LossDetector(Detector):
     """The loss of one rank against its past, as these gauges.
 
     With m and s the median and 1.4826 median absolute deviations (at least 0.01 |m|) of the up to
@@ -81,6 +83,18 @@ class LossDetector:
     The peak, rise and trend ratios exist for losses above 0 only; differences over the noise do for
     all, as a negative loss (of a density or a policy) is no fault.
     """
+
+    quantity = "loss"
+    gauges: ClassVar[Gauges] = {
+        "loss_zscore": "The last loss above the median of the losses before, in robust deviations.",
+        "loss_spike_ratio": "Height of two high losses in a row over the usual range before.",
+        "loss_peak_ratio": "The highest recent loss over the highest before it.",
+        "loss_rise_ratio": "The recent level of the loss over its lowest level.",
+        "loss_rise_zscore": "That rise in robust deviations of single losses.",
+        "loss_trend_ratio": "Mean loss of the last 25 logged steps over the mean of the 25 before.",
+        "loss_trend_zscore": "Mann-Kendall Z of the last 1000 logged losses.",
+        "loss_slope_ratio": "Theil-Sen change of the loss over the last 1000 logged steps.",
+    }
 
     def __init__(self) -> None:
         self._window = ComparedValues(LOSS_WINDOW, RECENT)

@@ -3,7 +3,10 @@
 import math
 from array import array
 from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
+from ldlm_monitor.base.points import BUSY_SECONDS, PACES
+from ldlm_monitor.judge.detect.detector import Gauges
 from ldlm_monitor.judge.detect.window import (
     ComparedValues,
     Groups,
@@ -116,6 +119,15 @@ class ThroughputDetector:
     - `step_time_change_ratio`: `ChangePoint.ratio` of the seconds, above 1 if slower.
     """
 
+    reads = PACES
+    gauges: ClassVar[Gauges] = {
+        "throughput_ratio": "The present pace over the usual one.",
+        "throughput_variation_ratio": "Deviation over mean of the last 50 step times.",
+        "step_time_change_ratio": (
+            "Step time after the last lasting change over step time before it."
+        ),
+    }
+
     def __init__(self) -> None:
         self._window = ComparedValues(PACE_WINDOW, PACE_RECENT)
         self._last = RecentValues(VARIATION)
@@ -180,6 +192,12 @@ class RankDetector:
       equal times, so `busy_seconds` is used instead once a rank reports it: the seconds that
       the rank worked before it waited.
     """
+
+    reads = ("step_seconds", BUSY_SECONDS)
+    gauges: ClassVar[Gauges] = {
+        "rank_lag_steps": "Steps that a rank is behind the rank that is furthest.",
+        "rank_slowdown_ratio": "A rank's own step time over that of the median rank.",
+    }
 
     def __init__(self) -> None:
         self._steps: dict[int, int] = {}

@@ -8,9 +8,10 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from ldlm_monitor.base.points import DERIVED_STEP_SECONDS, MEASURED, PACES, Labels, Point
+from ldlm_monitor.base.points import DERIVED_STEP_SECONDS, PACES, Labels, Point
 from ldlm_monitor.base.records import Event, Sample, SampleBlock, TimedRows
 from ldlm_monitor.base.snapshot import CurveView, GpuView, Statistics
+from ldlm_monitor.judge.detect import QUANTITIES
 from ldlm_monitor.judge.run.curve import RunCurve, is_charted
 from ldlm_monitor.judge.run.quantity import (
     NonfiniteCounts,
@@ -228,7 +229,7 @@ class RunValues:
         if source < self._best.get(quantity, source):
             self._forget(quantity, but=sample.rank)
         self._best[quantity] = source
-        measured = quantity in MEASURED and (quantity, source) != _SMOOTHED
+        measured = quantity in QUANTITIES and (quantity, source) != _SMOOTHED
         fresh = array("d") if measured else None
         if kept is None:
             metric, own = exported_name(quantity, sample.rank)

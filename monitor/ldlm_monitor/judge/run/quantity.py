@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
 
-from ldlm_monitor.base.names import DETECTED_IN, LAST_NONFINITE, created
+from ldlm_monitor.base.names import LAST_NONFINITE, created
 from ldlm_monitor.base.points import Labels, Point, make_labels
 from ldlm_monitor.base.records import Position, Sample, row_source
 from ldlm_monitor.base.snapshot import NonfiniteView
+from ldlm_monitor.judge.detect import CITED, GAUGES_OF
 from ldlm_monitor.judge.run.curve import RunCurve
+from ldlm_monitor.logs.parse import is_tracker
 
 
 class ValueSource(IntEnum):
@@ -28,16 +30,12 @@ class ValueSource(IntEnum):
     INFERRED = 5  # lines of an unknown format
 
 
-EVENT_FILE = ".tfevents."  # in the name of each of TensorBoard's event files
-_TRANSACTIONS = ".wandb"  # suffix of W&B's transaction logs, run-ID.wandb
-
-
 def source_of(sample: Sample, *, rows: bool) -> ValueSource:
     """The source of a sample, by its file's name and its values. `rows`: the file is JSON lines."""
     name = sample.position.path.rsplit("/", 1)[-1]
     if rows:
         return ValueSource.CALLBACK if row_source(name) == "callback" else ValueSource.JSONL
-    if EVENT_FILE in name or name.endswith(_TRANSACTIONS):
+    if is_tracker(name):
         return ValueSource.TRACKER
     if sample.source == "inferred":
         return ValueSource.INFERRED
@@ -91,6 +89,18 @@ def exported_name(quantity: str, rank: int | None = None) -> tuple[str, Labels]:
     if quantity == "accuracy" or quantity.startswith("accuracy_"):
         return "ldlm_train_accuracy_ratio", make_labels(component=quantity[9:])
     return "ldlm_train_metric", make_labels(name=quantity)
+
+
+def _derived() -> dict[str, dict[Labels, tuple[str, ...]]]:
+    found: dict[str, dict[Labels, tuple[str, ...]]] = {}
+    for quantity, gauges in GAUGES_OF.items():
+        metric, own = exported_name(quantity)
+        found.setdefault(metric, {})[own] = gauges
+    return found
+
+
+_DERIVED = _derived()
+"""The gauges that detectors derive from a quantity, by its metric and labels as exported."""
 
 
 @lru_cache(maxsize=65536)  # a choice: above usual fleets' series; more lets a log fill memory
@@ -265,7 +275,13 @@ class NonfiniteCounts:
 
 def is_read(reads: Callable[[str, Labels], bool], name: str, labels: Labels) -> bool:
     """Whether `reads` selects the series, or a detector's gauge that is derived from it."""
-    return reads(name, labels) or any(reads(gauge, labels) for gauge in DETECTED_IN.get(name, ()))
+    if reads(name, labels) or any(reads(gauge, labels) for gauge in CITED.get(name, ())):
+        return True
+    if name not in _DERIVED:
+        return False
+    place = tuple(each for each in labels if each[0] in ("run", "rank"))
+    own = tuple(each for each in labels if each not in place)
+    return any(reads(gauge, place) for gauge in _DERIVED[name].get(own, ()))
 
 
 def newest_line(

@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from ldlm_monitor.base.chunk import form_of as frames_of
-from ldlm_monitor.logs.parse import metric_of
+from ldlm_monitor.logs.parse import timed_reader_of
 from ldlm_monitor.logs.parse.run_names import RunNames
 from ldlm_monitor.logs.parse.stamps import stamps
 from ldlm_monitor.logs.source.backlog import Backlog
@@ -23,17 +22,15 @@ _DIRECTORY = re.compile(
 _NCCL_FILE = re.compile(rb"\bNCCL_DEBUG_FILE=([^\s'\"]+)")  # names NCCL's log, as `env` prints it
 _RUN_NAME = re.compile(rb"\blogging\.run_name=([^\s'\",\]]+)")  # a Hydra override of MM-LDLM
 _CALLBACK_SCHEMA = "ldlm.health/"  # `schema` of the callback's first row, up to its version
-Form: TypeAlias = Literal["text", "rows", "metric", "frames"]
-"""What a file holds: text, JSON lines, one metric of MLflow, frames of TensorBoard or W&B."""
+Form: TypeAlias = Literal["text", "rows", "timed"]
+"""What a file holds: text, JSON lines, or records whose reader gives their times."""
 
 
 def form_of(backlog: Backlog) -> Form:
     """What a file holds, by its name and its first bytes."""
-    if frames_of(backlog.head):
-        return "frames"
-    if backlog.head.lstrip()[:1] == b"{":
-        return "rows"
-    return "text" if metric_of(backlog.path, backlog.head) is None else "metric"
+    if timed_reader_of(backlog.path, backlog.head) is not None:
+        return "timed"
+    return "rows" if backlog.head.lstrip()[:1] == b"{" else "text"
 
 
 def launch_facts(log: Path, disk: Disk = DIRECT) -> LaunchFacts:

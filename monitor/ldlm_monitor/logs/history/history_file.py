@@ -12,6 +12,7 @@ from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.logs.history.arrival_times import Timeline, at_once
 from ldlm_monitor.logs.history.file_head import Form, form_of
 from ldlm_monitor.logs.history.stretch import Stretch
+from ldlm_monitor.logs.parse import framing_of
 from ldlm_monitor.logs.source.backlog import Backlog
 from ldlm_monitor.logs.source.file_identity import FilePosition
 from ldlm_monitor.logs.source.file_system import Disk
@@ -182,7 +183,7 @@ class HistoryFile:
         """The parts to read, within `budget`; after a restart, also all that was not judged yet."""
         size, line = self.backlog.size, 1
         start = 0 if self.seen is None else size
-        if budget is None or self.form == "frames":
+        if budget is None or framing_of(self.backlog.head) is not None:
             budget = size
         elif self.form == "rows":
             budget *= ROWS_BUDGET

@@ -11,7 +11,7 @@ from ldlm_monitor.logs.history.arrival_times import StepClock, Timeline, from_ro
 from ldlm_monitor.logs.history.file_head import Form, form_of
 from ldlm_monitor.logs.history.line_clock import BEFORE_SECONDS, Place, with_ends
 from ldlm_monitor.logs.history.row_moments import has_times, row_moments
-from ldlm_monitor.logs.parse import METRIC_TIME, clock_marks, frame_times
+from ldlm_monitor.logs.parse import clock_marks, timed_reader_of
 from ldlm_monitor.logs.parse.blocks import BLOCK_SECONDS
 from ldlm_monitor.logs.parse.jsonl import EARLIEST, LATEST
 from ldlm_monitor.logs.parse.stamps import Stamp, placed, stamps
@@ -134,17 +134,13 @@ class Stretch:
             yield begin, last
 
     def _row_times(self) -> Iterator[tuple[int, float]]:
-        form = self.form
+        reader = timed_reader_of(self.backlog.path, self.backlog.head)
         for chunk in self.chunks():
-            offset, block = chunk.offset, chunk.data
-            if form == "frames":
-                yield from frame_times(chunk)
-            elif form == "metric":
-                for match in METRIC_TIME.finditer(block):
-                    yield offset + match.start(), int(match[1]) / 1000  # MLflow's milliseconds
-            elif has_times(block):
+            if reader is not None:
+                yield from reader.times(chunk)
+            elif has_times(block := chunk.data):
                 for at, when in row_moments(block):
-                    yield offset + block.rfind(b"\n", 0, at) + 1, when
+                    yield chunk.offset + block.rfind(b"\n", 0, at) + 1, when
 
     def row_offsets(self) -> list[int]:
         """Offsets of all rows, or of `NOMINAL_ROWS` at most, evenly spaced, if there are more."""

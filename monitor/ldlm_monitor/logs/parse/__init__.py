@@ -3,24 +3,31 @@
 `Parser` turns chunks into samples, events and heartbeats. Files of a known structure have
 readers (listed in `READERS`); other files are text, parsed by the definitions of
 `packaged_formats`. `clock_marks` finds the steps and elapsed seconds of a finished file in a light
-first pass; `frame_times` and `METRIC_TIME` find the times in files of experiment trackers.
+first pass; `timed_reader_of` gives the reader that finds the times in files of experiment trackers.
 """
 
 from ldlm_monitor.logs.parse.definitions import load as load_formats
 from ldlm_monitor.logs.parse.definitions import packaged_files as packaged_formats
 from ldlm_monitor.logs.parse.parser import ParseCounters, Parser, clock_marks
-from ldlm_monitor.logs.parse.structured_files import READERS, frame_times, is_rows, metric_of
-from ldlm_monitor.logs.parse.structured_files import ROW_TIME as METRIC_TIME
+from ldlm_monitor.logs.parse.readers import (
+    READERS,
+    framing_named,
+    framing_of,
+    is_tracker,
+    timed_reader_of,
+)
+from ldlm_monitor.logs.parse.row_reader import is_rows
 
 __all__ = [
-    "METRIC_TIME",
     "READERS",
     "ParseCounters",
     "Parser",
     "clock_marks",
-    "frame_times",
+    "framing_named",
+    "framing_of",
     "is_rows",
+    "is_tracker",
     "load_formats",
-    "metric_of",
     "packaged_formats",
+    "timed_reader_of",
 ]

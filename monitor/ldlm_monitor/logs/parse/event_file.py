@@ -1,67 +1,110 @@
 """TensorBoard's event files: scalars with step and wall time, in one frame each.
 
+A frame is a TFRecord: `length` (u64, little-endian), the masked CRC-32C of these eight bytes (u32),
+`length` bytes, and their masked CRC-32C (u32): tensorflow/core/lib/io/record_writer.h. If the
+checksum of a length is wrong, the next frame is searched for byte by byte.
+
 A frame contains an `Event` (tensorflow/core/util/event.proto) with the fields 1 wall_time
 (double), 2 step (varint) and 5 summary. Field 1 of a summary is a value (summary.proto) with
 1 tag, 2 simple_value (float), 8 tensor, 9 metadata. torch writes `simple_value`; TensorFlow 2
-and JAX write a tensor without dimensions (tensor.proto). The wire format of these few fields
-is decoded here, as packages that do it install all of TensorFlow, TensorBoard or W&B.
+and JAX write a tensor without dimensions (tensor.proto).
 """
 
 import struct
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import PurePosixPath
-from typing import TypeAlias
+from typing import Self
 
-from ldlm_monitor.base.chunk import Chunk, Origin, frames
+from ldlm_monitor.base.chunk import Chunk
+from ldlm_monitor.base.framing import Fragment, Frame, Framing
 from ldlm_monitor.base.records import MAX_COUNT, Record
 from ldlm_monitor.logs.parse.event_rules import RecordPlace
+from ldlm_monitor.logs.parse.frame_reader import FrameReader, fields_of
 from ldlm_monitor.logs.parse.jsonl import unix_time
 from ldlm_monitor.logs.parse.numbers import Numbers
-from ldlm_monitor.logs.parse.text_lines import WholeFile
 from ldlm_monitor.logs.parse.vocabulary import MAX_KEY
 
-Field: TypeAlias = tuple[int, int | bytes]
-"""A field's number, and its value: the number of a varint, otherwise the field's bytes."""
-
-_DAMAGE = (struct.error, IndexError, ValueError, OverflowError)
-"""The errors that reading a damaged message raises: numbers of a wrong length, an index beyond the
-message, an unknown type, a value that no number can have."""
-
-
-def fields_of(content: bytes) -> Iterator[Field]:
-    """A message's fields (protobuf.dev/programming-guides/encoding); raises errors of `_DAMAGE`."""
-    at, end = 0, len(content)
-    while at < end:
-        key, at = varint(content, at)
-        wire = key & 7
-        if wire == 0:
-            value, at = varint(content, at)
-            yield key >> 3, value
-            continue
-        if wire == 2:
-            size, at = varint(content, at)
-        elif wire in (1, 5):
-            size = 8 if wire == 1 else 4
-        else:
-            raise ValueError("an unknown wire type")
-        if size > end - at:
-            raise ValueError("a field is longer than its message")
-        yield key >> 3, content[at : at + size]
-        at += size
+_HEAD_BYTES = 12  # of a frame before its content (u64 and u32)
+_FOOTER_BYTES = 4  # the checksum of the content (u32)
+_UPPER_LENGTH = b"\0\0\0\0"  # of a TFRecord below 4 GiB; as text has no NULs, they show a frame
+_LENGTH = struct.Struct("<QI")  # the length and its checksum (u64, u32)
+_MASK_DELTA = 0xA282EAD8  # kMaskDelta of tensorflow's core/lib/hash/crc32c.h
 
 
-def varint(content: bytes, at: int) -> tuple[int, int]:
-    """The varint (seven bits per byte) at `at`, and the index after; raises errors of `_DAMAGE`."""
-    value = shift = 0
-    while True:
-        byte = content[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value & (1 << 64) - 1, at
-        shift += 7
-        if shift > 63:
-            raise ValueError("a number is longer than 64 bits")
+class TfRecords(Framing):
+    """TFRecord: a length and a content, each with its checksum."""
+
+    name = "tfrecord"
+
+    def begins(self, head: bytes) -> bool | None:
+        """Whether a length with its checksum stands first; None for too few bytes, or all NUL."""
+        if head[4:8] != _UPPER_LENGTH[: max(len(head) - 4, 0)]:
+            return False
+        unwritten = not head[:_HEAD_BYTES].strip(b"\0")
+        return None if unwritten or len(head) < _HEAD_BYTES else _size(head, 0) is not None
+
+    def frames(self, data: bytes, offset: int = 0, *, ended: bool = True) -> Iterator[Frame]:
+        """The complete frames; only the end of a file that has `ended` can hold no other."""
+        del offset
+        start = 0
+        while len(data) - start >= _HEAD_BYTES:
+            size = _size(data, start)
+            if size is None:
+                found = _next_header(data, start + 1)
+                end = found if found is not None else len(data) - (0 if ended else _HEAD_BYTES - 1)
+                yield Frame(start, end)
+            elif size > len(data) - start:
+                return
+            else:
+                end = start + size
+                begin, stop = start + _HEAD_BYTES, end - _FOOTER_BYTES
+                yield Frame(start, end, masked_crc, (Fragment(begin, stop, begin, stop),))
+            start = end
+
+    def size_at(self, data: bytes, start: int) -> int | None:
+        """Size in bytes of the frame at `start`; None if its length is cut or damaged."""
+        return _size(data, start) if len(data) - start >= _HEAD_BYTES else None
+
+
+def _next_header(data: bytes, start: int) -> int | None:
+    at = data.find(_UPPER_LENGTH, start + 4)
+    while at >= 0:
+        begin = at - 4
+        if len(data) - begin < _HEAD_BYTES:
+            return None
+        if _size(data, begin) is not None:
+            return begin
+        at = data.find(_UPPER_LENGTH, at + 1)
+    return None
+
+
+def _size(data: bytes, start: int) -> int | None:
+    """Size in bytes of the TFRecord frame at `start`; None if its length's checksum is wrong."""
+    length, checksum = _LENGTH.unpack_from(data, start)
+    if masked_crc(data[start : start + 8]) != checksum:
+        return None
+    return int(length) + _HEAD_BYTES + _FOOTER_BYTES
+
+
+def masked_crc(data: bytes) -> int:
+    """TFRecord's checksum: the CRC-32C of `data`, rotated by 15 bits, plus a constant."""
+    crc = _crc32c()(data)
+    return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
+
+
+@lru_cache(maxsize=1)
+def _crc32c() -> Callable[[bytes], int]:
+    """google_crc32c's function; imported on first use, as most monitors read no TFRecords.
+
+    Where it has no wheel (musl), it installs as pure Python, and would warn of that on a screen.
+    """
+    with warnings.catch_warnings(action="ignore"):
+        from google_crc32c import value
+
+    crc: Callable[[bytes], int] = value
+    return crc
 
 
 _CONTENT = {1: "<f", 2: "<d"}
@@ -74,49 +117,6 @@ _TIME_KEY = b"\x09"
 _EVALUATIONS = frozenset(("validation", "val", "eval", "test"))
 
 
-class FrameReader(WholeFile):
-    """Reads one file of binary frames. `errors` counts damaged frames."""
-
-    def feed(self, chunk: Chunk, origin: Origin) -> list[Record]:
-        """The records of a chunk's frames, in order; a position's `line` is the frame's number."""
-        found: list[Record] = []
-        line = chunk.line
-        for frame in frames(chunk.framed, chunk.data, chunk.offset):
-            content = frame.payload(chunk.data)
-            place = RecordPlace.of(chunk, line, chunk.offset + frame.start, origin)
-            try:
-                if content is None:
-                    self.errors += 1
-                else:
-                    found += self.records(content, place)
-            except _DAMAGE:
-                self.errors += 1
-            except Exception as fault:  # noqa: BLE001 # a bug of ours costs this frame alone
-                self.on_fault(place.position, fault)
-            line += frame.found
-        return found
-
-    @classmethod
-    def times(cls, chunk: Chunk) -> Iterator[tuple[int, float]]:
-        """The offset of each frame that has a time, and its time (Unix seconds)."""
-        for frame in frames(chunk.framed, chunk.data, chunk.offset):
-            try:
-                when = cls.time_of(frame.payload(chunk.data) or b"")
-            except _DAMAGE:
-                continue
-            if when is not None:
-                yield chunk.offset + frame.start, when
-
-    def records(self, content: bytes, place: RecordPlace) -> Iterable[Record]:
-        """The records of a frame. Raises an error of `_DAMAGE` if it is damaged."""
-        raise NotImplementedError
-
-    @staticmethod
-    def time_of(content: bytes) -> float | None:
-        """When a frame was written (Unix seconds); None if it has no time."""
-        raise NotImplementedError
-
-
 class EventFileReader(FrameReader):
     """Reads TensorBoard's scalars.
 
@@ -126,12 +126,24 @@ class EventFileReader(FrameReader):
     """
 
     name = "TensorBoard"
+    about = "event files of torch, TensorFlow 2 and JAX: scalars, CRC checked"
+    framing = TfRecords()
 
     def __init__(self, path: str) -> None:
         self._step = -1
         self._leader = b""
         folder = PurePosixPath(path).parent.name
         self._prefix = b"val_" if folder in _EVALUATIONS else b""
+
+    @classmethod
+    def of(cls, chunk: Chunk) -> Self | None:
+        """A reader of any file with such frames; its folder says whether of an evaluation."""
+        return cls(chunk.path)
+
+    @classmethod
+    def is_tracker(cls, name: str) -> bool:
+        """Whether a file has the mark that TensorBoard itself looks for."""
+        return ".tfevents." in name
 
     def records(self, content: bytes, place: RecordPlace) -> Iterator[Record]:
         """The scalars of an event as one sample."""

@@ -14,7 +14,8 @@ from ldlm_monitor.base.chunk import Chunk, ClockMark, Origin
 from ldlm_monitor.base.records import Position, Record, SampleBlock
 from ldlm_monitor.logs.parse.blocks import Blocks
 from ldlm_monitor.logs.parse.patterns import Pattern, compile_pattern, texts
-from ldlm_monitor.logs.parse.structured_files import TableReader, is_rows, reader_of
+from ldlm_monitor.logs.parse.readers import reader_of
+from ldlm_monitor.logs.parse.row_reader import is_rows
 from ldlm_monitor.logs.parse.text_reader import FileState, TextReader
 from ldlm_monitor.logs.parse.triggers import compiled
 
@@ -156,7 +157,7 @@ class Parser:
         if state.id == chunk.file or chunk.framed:
             return
         state.before, state.id = state.id, chunk.file
-        if isinstance(state.whole, TableReader) and not (chunk.peek or state.whole.fits(chunk)):
+        if state.whole is not None and not (chunk.peek or state.whole.continues(chunk)):
             state.whole = None
         self._files[chunk.path] = self._files.pop(chunk.continues)
         if self._open.pop(chunk.continues, None) is not None:

@@ -1,16 +1,23 @@
 """The reader of JSON-lines files: similar rows are read as columns, others one by one."""
 
+from functools import lru_cache
 from itertools import accumulate, count
 from operator import add
-from typing import Any
+from typing import Any, Self
 
-from ldlm_monitor.base.chunk import Chunk, Origin
+from ldlm_monitor.base.chunk import Chunk, Origin, rotated_from
 from ldlm_monitor.base.records import Record, SampleBlock
 from ldlm_monitor.logs.parse import jsonl
 from ldlm_monitor.logs.parse.event_rules import RecordPlace
 from ldlm_monitor.logs.parse.jsonl import BadRowError
 from ldlm_monitor.logs.parse.row_columns import RowShape, shape_of, signature
-from ldlm_monitor.logs.parse.text_lines import WholeFile
+from ldlm_monitor.logs.parse.whole_file import WholeFile
+
+
+@lru_cache(maxsize=4096)  # paths. A choice: each costs 200 bytes, and each record asks
+def is_rows(path: str) -> bool:
+    """Whether a file is one of JSON lines by its name, also if compressed or rotated."""
+    return rotated_from(path)[0].endswith((".jsonl", ".ndjson"))
 
 
 class RowReader(WholeFile):
@@ -20,12 +27,18 @@ class RowReader(WholeFile):
     """
 
     name = "JSON lines"
+    about = "metric rows with any key names, one object a line; ldlm.health/1"
 
     def __init__(self) -> None:
         self._rank: int | None = None
         self._shape: RowShape | None = None
         self._alone: tuple[int, tuple[str, ...]] = (-1, ())  # line, keys of the last single row
         self._shown = -1  # offset of an unfinished row whose records `peek` has returned
+
+    @classmethod
+    def of(cls, chunk: Chunk) -> Self | None:
+        """A reader of a file with the name of such rows."""
+        return cls() if is_rows(chunk.path) else None
 
     def feed(self, chunk: Chunk, origin: Origin) -> list[Record | SampleBlock]:
         """The records of a chunk's rows, in order of position."""

@@ -7,13 +7,13 @@ records only while a record of several lines (a block, such as a traceback) is o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ldlm_monitor.base.chunk import Chunk, Origin
 from ldlm_monitor.base.names import RUN_PREFIX
-from ldlm_monitor.base.records import Position, Record, SampleBlock
+from ldlm_monitor.base.records import Position
 from ldlm_monitor.logs.parse.envelope import Envelope, peel
 from ldlm_monitor.logs.parse.event_rules import RecordPlace
 from ldlm_monitor.logs.parse.patterns import compile_pattern
@@ -26,26 +26,6 @@ _CONTROL = compile_pattern(
 OnFault: TypeAlias = Callable[[Position, Exception], None]
 """Called in the `except` block with the position of a record that made our own code raise, and the
 exception; the record is left out."""
-
-
-class WholeFile:
-    """Reads one file of a known structure, which is not parsed as text.
-
-    `errors` is the count of damaged records, which the caller resets; `name` is the format's.
-    """
-
-    on_fault: OnFault
-    name = ""
-    errors = 0
-
-    def feed(self, chunk: Chunk, origin: Origin) -> Sequence[Record | SampleBlock]:
-        """The records of the next bytes, in order of position."""
-        raise NotImplementedError
-
-    def peek(self, chunk: Chunk, origin: Origin) -> list[Record]:
-        """The records of an unfinished last record, if it can be read already; by default none."""
-        del chunk, origin
-        return []
 
 
 @dataclass(slots=True)

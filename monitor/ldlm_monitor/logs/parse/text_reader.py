@@ -21,9 +21,10 @@ from ldlm_monitor.logs.parse.learned_tables import Listing
 from ldlm_monitor.logs.parse.learner import Learner
 from ldlm_monitor.logs.parse.patterns import PatternMatch, certain
 from ldlm_monitor.logs.parse.stack_dumps import FailureTable, StackDump
-from ldlm_monitor.logs.parse.text_lines import LineContext, Lines, OnFault, TextLine, WholeFile
+from ldlm_monitor.logs.parse.text_lines import LineContext, Lines, OnFault, TextLine
 from ldlm_monitor.logs.parse.tracebacks import Traceback
 from ldlm_monitor.logs.parse.triggers import NO_CLAIMS, Claims, Rules, Scanner
+from ldlm_monitor.logs.parse.whole_file import WholeFile
 
 _MAX_EVENTS_A_RECORD = 32
 """Most events of one record. A choice: ranks glue a few, more cost time in a line of 1 MiB."""

@@ -1,13 +1,25 @@
-"""Reads the transaction log of a W&B run: history, configuration and exit code."""
+"""Reads the transaction log of a W&B run: history, configuration and exit code.
 
+The log (`run-ID.wandb`) is `:W&B`, a magic number (u16, little-endian) and a version; then records
+in fragments, which fill blocks of 32 KiB. A fragment is the CRC-32 of its kind and content (u32),
+the content's length (u16), its kind (whole, or first, middle or last part of a record) and the
+content. No fragment crosses the end of a block; a rest too short for a header is padding (wandb's
+core/pkg/leveldb; LevelDB's doc/log_format.md, apart from the checksum). Blocks are counted from the
+file's start, so reading needs the offset.
+"""
+
+import struct
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
+from zlib import crc32
 
+from ldlm_monitor.base.framing import Fragment, Frame, Framing
 from ldlm_monitor.base.records import FieldValue, Record, Sample, as_count
 from ldlm_monitor.logs.parse import jsonl
-from ldlm_monitor.logs.parse.event_file import FrameReader, fields_of
 from ldlm_monitor.logs.parse.event_rules import RecordPlace
+from ldlm_monitor.logs.parse.frame_reader import FrameReader, fields_of
 
 # Field numbers of wandb/proto/wandb_internal.proto, whose meaning `WandbReader` gives.
 _HISTORY, _CONFIG, _RUN, _EXIT = 2, 5, 17, 18  # of a record
@@ -22,6 +34,65 @@ _INTERRUPTED = 255
 """The exit code that wandb's hook records for a KeyboardInterrupt (wandb/sdk/lib/exit_hooks.py)."""
 
 
+_HEADER = b":W&B\xe1\xbe\x00"  # the name, the magic number 0xBEE1, version 0
+_BLOCK_BYTES = 32 * 1024  # LevelDB's kBlockSize
+_MAX_RECORD_BYTES = 1024 * 1024
+"""Most bytes of a W&B record (1 MiB). A choice: more cost memory, fewer skip more records than the
+huge summaries."""
+_FRAGMENT = struct.Struct("<IHB")  # checksum, content's length, kind
+_WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4  # kinds of a fragment (LevelDB's log_format.h)
+
+
+class Transactions(Framing):
+    """W&B's transaction log: records in fragments, in blocks of 32 KiB."""
+
+    name = "wandb"
+
+    def begins(self, head: bytes) -> bool | None:
+        """Whether the file's header stands first; None for a part of it."""
+        if not _HEADER.startswith(head[: len(_HEADER)]):
+            return False
+        return True if len(head) >= len(_HEADER) else None
+
+    def frames(self, data: bytes, offset: int = 0, *, ended: bool = True) -> Iterator[Frame]:
+        """The complete frames, whether the file has `ended` or not."""
+        del ended
+        start, at = 0, 0 if offset else len(_HEADER)
+        fragments: list[Fragment] = []
+        while True:
+            room = _BLOCK_BYTES - (offset + at) % _BLOCK_BYTES
+            if room < _FRAGMENT.size:
+                at += room
+                continue
+            if at + _FRAGMENT.size > len(data):
+                return
+            _, size, kind = _FRAGMENT.unpack_from(data, at)
+            begin = at + _FRAGMENT.size
+            end = begin + size
+            known = _WHOLE <= kind <= _LAST and end <= at + room
+            if not known:
+                end = at + room
+            if end > len(data):
+                return
+            begins = kind in (_WHOLE, _FIRST)
+            if known and begins and fragments:  # the record before has no last fragment
+                yield Frame(start, at)
+                start, fragments = at, []
+            if not known or not (begins or fragments):
+                yield Frame(start, end)
+                start, fragments = end, []
+            else:
+                # The checksum covers the kind, the byte before the content.
+                fragments.append(Fragment(begin, end, begin - 1, at))
+                if kind in (_WHOLE, _LAST):
+                    yield Frame(start, end, crc32, tuple(fragments))
+                    start, fragments = end, []
+                elif end - start > _MAX_RECORD_BYTES:
+                    yield Frame(start, end)
+                    start, fragments = end, []
+            at = end
+
+
 class WandbReader(FrameReader):
     """Reads the transaction log of one W&B run.
 
@@ -33,9 +104,16 @@ class WandbReader(FrameReader):
     """
 
     name = "W&B"
+    about = "run-ID.wandb: history, config and exit code, CRC checked"
+    framing = Transactions()
 
     def __init__(self) -> None:
         self._has_steps = False
+
+    @classmethod
+    def is_tracker(cls, name: str) -> bool:
+        """Whether a file has the suffix of W&B's transaction logs."""
+        return name.endswith(".wandb")
 
     def records(self, content: bytes, place: RecordPlace) -> list[Record]:
         """The records of one transaction."""

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from ldlm_monitor.base.chunk import Chunk, FileId, form_of
+from ldlm_monitor.base.chunk import Chunk, FileId
+from ldlm_monitor.logs.parse.readers import framing_of
 from ldlm_monitor.logs.source.decoded_files import trouble
 from ldlm_monitor.logs.source.file_identity import COPY_BYTES, FilePosition
 from ldlm_monitor.logs.source.file_system import DIRECT, Disk, Key, likely_places
@@ -261,7 +262,7 @@ class Backlog:
     def _head(self) -> bytes:
         descriptor = self.tail.open_descriptor()
         head = self._disk.pread(descriptor, HEAD_BYTES, 0)
-        if head[:1] == b"\0" and not form_of(head):
+        if head[:1] == b"\0" and framing_of(head) is None:
             first = next(self.scan(0, self.size), None)
             head = b"" if first is None else first.data[:HEAD_BYTES]
         return head.removeprefix(BOM)

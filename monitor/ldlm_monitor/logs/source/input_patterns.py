@@ -11,13 +11,13 @@ from pathlib import Path
 
 from ldlm_monitor.base.chunk import rotated_from, uncompressed
 from ldlm_monitor.base.errors import InputError
+from ldlm_monitor.logs.parse.readers import is_tracker
+from ldlm_monitor.logs.parse.wandb_file import WandbReader
 from ldlm_monitor.logs.source.file_system import DIRECT, Disk
 
 STANDARD_INPUT = "-"  # the argument, and the path in its chunks
 LOG_SUFFIXES = frozenset({".log", ".jsonl", ".out", ".err", ".txt"})
 """The suffixes of the logs in a folder argument: those of loggers, Slurm and redirections."""
-EVENT_FILE = ".tfevents."  # in the name of each event file of TensorBoard
-TRANSACTIONS = ".wandb"  # the suffix of W&B's transaction logs
 FOLDER_LEVELS = 4
 """Levels of folders that are searched below a folder argument: deep enough for torchrun's
 `--log-dir`, `DIR/{run id}/attempt_0/3/stderr.log`."""
@@ -179,7 +179,7 @@ def _logs_under(folder: Path, disk: Disk) -> Iterator[Path]:
             if os.path.splitext(rotated_from(name)[0])[1] in LOG_SUFFIXES and not metrics:
                 logs = True
                 yield inside / name
-            elif EVENT_FILE in name or name.endswith(TRANSACTIONS) or metrics:
+            elif is_tracker(name) or metrics:
                 kept.append(inside / name)
     if not logs:
         yield from kept
@@ -190,7 +190,7 @@ def _logs_under(folder: Path, disk: Disk) -> Iterator[Path]:
 def _transactions(folder: Path, disk: Disk) -> Iterator[Path]:
     """The files of W&B's runs, each in a folder of its own below W&B's folder."""
     for inside, names in _walk(folder, 1, disk):
-        yield from (inside / name for name in names if name.endswith(TRANSACTIONS))
+        yield from (inside / name for name in names if WandbReader.is_tracker(name))
 
 
 def _is_metrics(folder: Path, disk: Disk) -> bool:

@@ -5,16 +5,9 @@ import logging
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from ldlm_monitor.base.chunk import (
-    HEAD_BYTES,
-    Chunk,
-    FileId,
-    Form,
-    Frame,
-    form_of,
-    frame_bytes,
-    frames,
-)
+from ldlm_monitor.base.chunk import Chunk, FileId
+from ldlm_monitor.base.framing import Frame, Framing
+from ldlm_monitor.logs.parse.readers import HEAD_BYTES, framing_of, may_be_framed
 from ldlm_monitor.logs.source.decoded_files import pieces
 
 BOM = b"\xef\xbb\xbf"
@@ -44,13 +37,19 @@ class Splitter:
     `shown` is the `position` of the last peek, 0 before the first. `continues`: as in `Chunk`.
     `counts_lines`: if false, every chunk has the same `line`, and nothing is counted.
 
-    A file of frames (`base.chunk`) is recognised by its first bytes and cut at the ends of
-    frames; a frame longer than `RECORD_BYTES` is skipped. `framed`: the form of the frames; ""
-    for lines, None until the first bytes decide.
+    A file of frames is recognised by its first bytes and cut at the ends of frames; a frame longer
+    than `RECORD_BYTES` is skipped. `framed`: how it is divided; None for lines, and until the
+    first bytes decide.
     """
 
     def __init__(
-        self, path: str, file: FileId, *, offset: int = 0, line: int = 1, framed: Form | None = None
+        self,
+        path: str,
+        file: FileId,
+        *,
+        offset: int = 0,
+        line: int = 1,
+        framed: Framing | None = None,
     ) -> None:
         self.path = path
         self.file = file
@@ -64,7 +63,8 @@ class Splitter:
         self._rest = bytearray()
         self._cut = False
         self._skipping = 0
-        self.framed: Form | None = "" if offset and framed is None else framed
+        self.framed = framed
+        self._is_decided = offset > 0 or framed is not None
 
     @property
     def unfinished(self) -> int:
@@ -76,9 +76,8 @@ class Splitter:
         held = self.position - self.offset
         self.position += len(data)
         self.grown = now
-        form = self._form(data) if self.framed is None else self.framed
-        if form:
-            return self._feed_frames(form, data)
+        if (framing := self._framing(data)) is not None:
+            return self._feed_frames(framing, data)
         end = after_last_end(data)
         if not end:
             self._hold(data)
@@ -101,7 +100,7 @@ class Splitter:
     def peek_at(self) -> float | None:
         """When (Unix seconds) the next peek of the unfinished record is due; None if none is."""
         was_shown = self.shown >= self.position
-        shows = self._rest and not was_shown and self.framed == ""
+        shows = self._rest and not was_shown and self._is_decided and self.framed is None
         return self.grown + PEEK_SECONDS if shows else None
 
     def peek(self) -> Chunk:
@@ -116,48 +115,48 @@ class Splitter:
     def finish(self) -> Chunk:
         """The last chunk of the file: the unfinished record, or no bytes."""
         self.cut_records += self._cut
-        chunk = self._of(bytes(self._rest), final=True, framed=self.framed or "")
+        chunk = self._of(bytes(self._rest), final=True, framed=self.framed)
         self.offset = self.position
         self._rest, self._cut = bytearray(), False
         return chunk
 
     def ends_record(self, data: bytes) -> bool:
         """Whether a frame would end with `data`, if `data` were fed next."""
-        form = self._form(data)
-        if self._skipping or not form:
+        framing = self._framing(data)
+        if self._skipping or framing is None:
             return False
         held = bytes(self._rest) + data
-        last = max(frames(form, held, self.offset), key=_end, default=None)
+        last = max(framing.frames(held, self.offset), key=_end, default=None)
         return last is not None and last.end == len(held) and last.payload(held) is not None
 
-    def _form(self, data: bytes) -> Form:
-        """The form of the file whose next bytes are `data`; "" if it has no frames."""
-        if self.framed is None:
+    def _framing(self, data: bytes) -> Framing | None:
+        """How the file whose next bytes are `data` is divided into frames; None for lines."""
+        if not self._is_decided:
             head = bytes(self._rest[:HEAD_BYTES]) + data[:HEAD_BYTES]
-            self.framed = form_of(head) if self.offset == 0 else ""
-        return self.framed or ""
+            self.framed = framing_of(head) if self.offset == 0 else None
+            self._is_decided = self.offset > 0 or self.framed is not None or not may_be_framed(head)
+        return self.framed
 
-    def _feed_frames(self, form: Form, data: bytes) -> list[Chunk]:
+    def _feed_frames(self, framing: Framing, data: bytes) -> list[Chunk]:
         if passed := min(self._skipping, len(data)):
             self._skipping -= passed
             self.offset += passed
             self.line += not self._skipping
             data = data[passed:]
         held = bytes(self._rest) + data
-        end = max(map(_end, frames(form, held, self.offset, ended=False)), default=0)
+        end = max(map(_end, framing.frames(held, self.offset, ended=False)), default=0)
         chunks = [self._chunk(held[:end])] if end else []
         self._rest = bytearray(memoryview(held)[end:])
-        if form == "tfrecord" and len(self._rest) >= HEAD_BYTES:
-            size = frame_bytes(held, end) or 0
-            if size > RECORD_BYTES:
-                self.cut_records += 1
-                self._skipping = size - len(self._rest)
-                self.offset += len(self._rest)
-                self._rest.clear()
+        size = framing.size_at(held, end)
+        if size is not None and size > RECORD_BYTES:
+            self.cut_records += 1
+            self._skipping = size - len(self._rest)
+            self.offset += len(self._rest)
+            self._rest.clear()
         return chunks
 
     def _chunk(self, data: bytes, *, length: int | None = None) -> Chunk:
-        chunk = self._of(data, framed=self.framed or "")
+        chunk = self._of(data, framed=self.framed)
         self.offset += len(data) if length is None else length
         self.line += chunk.newlines if self.counts_lines else 0
         return chunk

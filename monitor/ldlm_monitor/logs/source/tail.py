@@ -10,8 +10,8 @@ What can happen to the file, and how it is detected:
   after `RETURN_SECONDS`, or as soon as other bytes stand there, a new generation begins at 0.
 - It begins with a hole of NUL bytes, because it was truncated while a writer without
   O_APPEND had it open: NULs between records are skipped. NULs at the end are not data yet: a
-  network file system shows them before the data. In a file of frames (`base.chunk`) NULs
-  are data, unless the file ends with them inside a record.
+  network file system shows them before the data. In a file of frames NULs are data, unless the
+  file ends with them inside a record.
 - Its name is taken away: the open descriptor still reads the file, see `named_files`.
 
 Bytes that are written and truncated between two checks are not detected.
@@ -22,7 +22,9 @@ import errno
 import os
 from pathlib import Path
 
-from ldlm_monitor.base.chunk import HEAD_BYTES, Chunk, Form, form_of
+from ldlm_monitor.base.chunk import Chunk
+from ldlm_monitor.base.framing import Framing
+from ldlm_monitor.logs.parse.readers import HEAD_BYTES, framing_of
 from ldlm_monitor.logs.source.decoded_files import is_decoded
 from ldlm_monitor.logs.source.file_identity import Checksum, FilePosition, Fingerprint
 from ldlm_monitor.logs.source.file_system import Disk, Key
@@ -114,7 +116,7 @@ class Tail:
         found = Fingerprint.of(self.disk, descriptor, offset) if offset > 0 else None
         if found is None:
             return
-        framed = form_of(self.disk.pread(descriptor, HEAD_BYTES, 0)) or ""
+        framed = framing_of(self.disk.pread(descriptor, HEAD_BYTES, 0))
         if line is None:
             offset, line = self._counted(descriptor, offset, framed=framed)
             found = Fingerprint.of(self.disk, descriptor, offset) or found
@@ -133,7 +135,7 @@ class Tail:
         self.fingerprint = self._nothing_read()
         self.start_at(offset, line)
 
-    def _counted(self, descriptor: int, offset: int, *, framed: Form) -> tuple[int, int]:
+    def _counted(self, descriptor: int, offset: int, *, framed: Framing | None) -> tuple[int, int]:
         """`offset` (in a file of frames, the start of the frame around it), and its line."""
         counter = Splitter(self.name, self.splitter.file)
         line = 1

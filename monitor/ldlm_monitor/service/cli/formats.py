@@ -80,7 +80,7 @@ def listed(*files: Path, flags: InputFlags | None = None) -> int:
     from ldlm_monitor.logs.parse import READERS, load_formats, packaged_formats
 
     given = files or (*packaged_formats(), *settings(flags).formats)
-    rows = [] if files else [(name, "built in", "whole files", what) for name, what in READERS]
+    rows = [] if files else [(each.name, "built in", "whole files", each.about) for each in READERS]
     for path in given:
         loaded = load_formats(path)
         lines = sum(line.experimental for line in loaded.lines)

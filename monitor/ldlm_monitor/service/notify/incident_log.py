@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from ldlm_monitor.base.incident_view import IncidentView
-from ldlm_monitor.base.names import ALERTS, severity_rank
+from ldlm_monitor.base.names import severity_rank
+from ldlm_monitor.judge.core.packaged_rules import packaged_alerts
 from ldlm_monitor.service.notify.message import MAX_LABEL, Notification, fit, page_of, story_of
 from ldlm_monitor.service.notify.outbox import Outbox
 
@@ -50,7 +51,8 @@ def incident_notification(
     or `error` without an alert."""
     story, position = story_of(view), view.root.position
     labels = {"run": fit(view.run, MAX_LABEL), "attempt": str(view.attempt)}
-    known = (ALERTS[name] for name in view.alerts if name in ALERTS)
+    severities = packaged_alerts()
+    known = (severities[name] for name in view.alerts if name in severities)
     return Notification(
         key=f"incident {story.id}",
         alert="Incident",

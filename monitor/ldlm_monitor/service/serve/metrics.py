@@ -20,6 +20,7 @@ from ldlm_monitor.base.errors import UsageError
 from ldlm_monitor.base.histogram import Histogram
 from ldlm_monitor.base.points import Point
 from ldlm_monitor.base.snapshot import Snapshot
+from ldlm_monitor.judge.core.exported_metrics import METRICS
 from ldlm_monitor.judge.core.self_metrics import core_points, edge_points
 from ldlm_monitor.service.serve.protobuf_format import ProtobufBody
 from ldlm_monitor.service.serve.text_formats import Body
@@ -40,10 +41,10 @@ _READABLE_BY_ALL = 0o644
 def _metric(name: str) -> names.Metric:
     """The metric of a series' name; a histogram's end in `_bucket`, `_sum` or `_count`, and a
     counter's also in `_created`."""
-    if name in names.METRICS:
-        return names.METRICS[name]
+    if name in METRICS:
+        return METRICS[name]
     base = name.rpartition("_")[0]
-    if (metric := names.METRICS.get(base) or names.METRICS.get(f"{base}_total")) is not None:
+    if (metric := METRICS.get(base) or METRICS.get(f"{base}_total")) is not None:
         return metric
     words = name.removeprefix(names.DETECT_PREFIX).replace("_", " ")
     return names.Metric(name, f"Computed by a detector: {words}.")

@@ -26,6 +26,7 @@ from ldlm_monitor.base.errors import RuleError, UsageError
 from ldlm_monitor.base.points import Labels
 from ldlm_monitor.base.text.format import iso
 from ldlm_monitor.base.text.sanitize import jsonable
+from ldlm_monitor.judge.core.exported_metrics import METRICS
 from ldlm_monitor.service.serve.bounded_storage import QUERY_SECONDS, BoundedStorage, QueryBudget
 from ldlm_monitor.service.serve.prometheus_rules import active_alerts, groups
 from ldlm_monitor.service.serve.request_parameters import Parameters, QueryError
@@ -298,7 +299,7 @@ def _metadata(given: Parameters) -> Answer:
     wanted, limit = given.text("metric", ""), given.count("limit")
     found = {
         name: [{"type": each.kind, "help": each.help, "unit": ""}]
-        for name, each in names.METRICS.items()
+        for name, each in METRICS.items()
         if wanted in ("", name)
     }
     return dict([*found.items()][: limit or None]), []
