@@ -23,7 +23,6 @@ from ldlm_monitor.screen.hold_back import acknowledge_run, silence
 from ldlm_monitor.screen.keys import keys
 from ldlm_monitor.screen.log_page import LogPage
 from ldlm_monitor.screen.look import Look
-from ldlm_monitor.screen.page import Page
 from ldlm_monitor.screen.page_context import HeldBack, OpenLog, OpenRun, PageContext, SelectRun
 from ldlm_monitor.screen.page_frame import (
     EVERYWHERE,
@@ -34,7 +33,8 @@ from ldlm_monitor.screen.page_frame import (
     page_bar,
     player_line,
 )
-from ldlm_monitor.screen.pages import PAGES
+from ldlm_monitor.screen.page_table import PAGES
+from ldlm_monitor.screen.screen_page import ScreenPage
 from ldlm_monitor.screen.triage import triaged
 from ldlm_monitor.screen.widgets import PagesScreen, Painted, PlainScrollBar, in_thread
 
@@ -240,8 +240,8 @@ class MonitorApp(App[int]):
         self.query_one(LogPage).open(path, event.position)
         self.action_page("log")
 
-    def _page(self) -> Page:
-        return self.query_one(f"#{self._current}", Page)
+    def _page(self) -> ScreenPage:
+        return self.query_one(f"#{self._current}", ScreenPage)
 
     @property
     def _current(self) -> str:

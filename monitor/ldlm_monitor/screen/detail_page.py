@@ -6,14 +6,14 @@ from typing import Generic, TypeVar
 from textual.app import ComposeResult
 
 from ldlm_monitor.screen.draw import Line, StyledSpan
-from ldlm_monitor.screen.page import Page
 from ldlm_monitor.screen.page_context import PageContext, SelectRun
+from ldlm_monitor.screen.screen_page import ScreenPage
 from ldlm_monitor.screen.widgets import Painted, RowList
 
 _T = TypeVar("_T")
 
 
-class DetailPage(Page, Generic[_T]):
+class DetailPage(ScreenPage, Generic[_T]):
     """A title, a list with a row for each of `items`, and the details of the selected one below.
 
     A page defines `title`, `row` and `detail`, and calls `show` for each snapshot. The cursor

@@ -7,8 +7,8 @@ from textual.app import ComposeResult
 from ldlm_monitor.base.snapshot import DiskView, GpuView, HostView, RunView
 from ldlm_monitor.base.text.format import byte_size
 from ldlm_monitor.screen.draw import Glyphs, Line, StyledSpan, bar, fit, safe, wrap
-from ldlm_monitor.screen.page import Page
 from ldlm_monitor.screen.page_context import PageContext, whole_duration
+from ldlm_monitor.screen.screen_page import ScreenPage
 from ldlm_monitor.screen.widgets import Painted, RowList
 
 _BAR = 20  # cells of a bar: a choice; 5 % are seen, and the numbers fit beside it in 60 cells
@@ -133,7 +133,7 @@ def _hints(text: str, width: int) -> list[Line]:
     return [[StyledSpan(" " * 11), *line] for line in wrap(text, max(width - 12, 20), "dim")]
 
 
-class HostPage(Page):
+class HostPage(ScreenPage):
     """What the selected run uses of its host."""
 
     tab = "Host"

@@ -23,8 +23,8 @@ from ldlm_monitor.screen.log_rows import (
     merged,
     next_match,
 )
-from ldlm_monitor.screen.page import Page
 from ldlm_monitor.screen.page_context import PageContext
+from ldlm_monitor.screen.screen_page import ScreenPage
 from ldlm_monitor.screen.timeline import event_severities, neighbour
 from ldlm_monitor.screen.widgets import Painted, RowList, in_thread
 
@@ -34,7 +34,7 @@ _EDGE = 50  # rows from an end at which more are read. A choice: too late or in 
 _LEVELS: tuple[Level | None, ...] = (None, "warning", "error")  # in turn by key `v`; None: all
 
 
-class LogPage(Page):
+class LogPage(ScreenPage):
     """The file `path` (empty: none yet), or if `merges` all of a run; `lines`: the records read."""
 
     tab = "Log"

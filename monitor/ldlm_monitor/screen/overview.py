@@ -13,10 +13,10 @@ from ldlm_monitor.base.text.format import counted
 from ldlm_monitor.screen.dialogs import TextPrompt
 from ldlm_monitor.screen.draw import HEALTH_STYLE, STATE_STYLE, Glyphs, Line, StyledSpan, safe
 from ldlm_monitor.screen.keys import Key, keys
-from ldlm_monitor.screen.page import Page
 from ldlm_monitor.screen.page_context import Curves, OpenRun, PageContext, SelectRun
 from ldlm_monitor.screen.run_card import RunCard
 from ldlm_monitor.screen.run_columns import SPARK, Layout, RunRow
+from ldlm_monitor.screen.screen_page import ScreenPage
 from ldlm_monitor.screen.triage import SORTABLE, arranged, shared_prefix
 from ldlm_monitor.screen.widgets import Painted, RowList, in_thread
 
@@ -70,7 +70,7 @@ class HeadBar(Painted):
                 return
 
 
-class OverviewPage(Page):
+class OverviewPage(ScreenPage):
     """A row for each run; Enter opens it, and other keys act on it."""
 
     tab = "Overview"

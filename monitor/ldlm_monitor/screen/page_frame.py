@@ -13,7 +13,7 @@ from ldlm_monitor.base.text.format import local_time
 from ldlm_monitor.screen.draw import Glyphs, Line, StyledSpan, bar, fit, safe, width_of
 from ldlm_monitor.screen.keys import Key
 from ldlm_monitor.screen.page_context import PageContext, whole_duration
-from ldlm_monitor.screen.pages import PAGES
+from ldlm_monitor.screen.page_table import PAGES
 from ldlm_monitor.screen.widgets import Painted
 
 _LEAST_BAR = 10  # cells of a bar and 2 blanks. A choice: fewer are coarse, more rarely fit

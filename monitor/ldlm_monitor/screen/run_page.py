@@ -28,7 +28,6 @@ from ldlm_monitor.screen.draw import (
 )
 from ldlm_monitor.screen.keys import Key, keys
 from ldlm_monitor.screen.metric_chart import MetricChart
-from ldlm_monitor.screen.page import Page
 from ldlm_monitor.screen.page_context import (
     Curves,
     PageContext,
@@ -40,6 +39,7 @@ from ldlm_monitor.screen.page_context import (
     speed,
     whole_duration,
 )
+from ldlm_monitor.screen.screen_page import ScreenPage
 from ldlm_monitor.screen.triage import triaged
 from ldlm_monitor.screen.widgets import Painted, in_thread
 
@@ -56,7 +56,7 @@ _BATCH = "batch_ids"  # kind of the callback's events with the rows of a batch
 _LOW = 28  # lines; a lower page has 3 for ranks. A choice: at the usual 24, the loss has more
 
 
-class RunPage(Page):
+class RunPage(ScreenPage):
     """One run on one page."""
 
     tab = "Run"

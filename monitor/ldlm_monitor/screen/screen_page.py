@@ -9,7 +9,7 @@ from ldlm_monitor.base.snapshot import Snapshot
 from ldlm_monitor.screen.page_context import PageContext
 
 
-class Page(Vertical):
+class ScreenPage(Vertical):
     """One page. `tab`: its title in the bar, in the help and of its keys' identifiers.
 
     The widget's id is the title in lower case. The keys are made by `keys` with the same title.
