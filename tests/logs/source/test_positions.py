@@ -172,6 +172,48 @@ def test_a_new_launch_with_the_same_banner_is_no_copy(reading, log):
     assert reader.look() == [BANNER[:-1], *expected(0, 3)]
 
 
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_file_shorter_than_a_copys_least_size_is_no_copy(reading, restarted, log, restart):
+    """Its few lines may be equal by chance, as those of two launches are."""
+    append(log, lines(0, 10))
+    reader = reading(log)
+    reader.look()
+    if restart:
+        reader = restarted(reader, log)
+    relaunched = log.with_name("relaunched")
+    append(relaunched, lines(0, 10))
+    relaunched.replace(log)
+    assert reader.look() == expected(0, 10)
+    assert "copied" not in reader.notices()
+
+
+def test_a_short_log_beside_an_equal_one_is_not_continued_by_what_replaces_it(reading, log):
+    """As by a copy and truncation: of so few bytes it does not show that they were copied."""
+    append(log, lines(0, 10))
+    reader = reading(log)
+    reader.look()
+    shutil.copy(log, log.with_suffix(".log.1"))
+    os.truncate(log, 0)
+    append(log, b"new\n")
+    reader.look()
+    assert (reader.look(after=10), reader.chunks[-1].continues) == ([], "")
+
+
+def test_files_with_names_are_found_before_nameless_ones(reading, log):
+    """The deleted file's inode was given to the next log, which begins with the same banner."""
+    append(log, BANNER)
+    reader = reading(log)
+    reader.look()
+    (deleted,) = reader.follower.positions()
+    append(log, lines(0, 10))
+    reader.look()
+    (named,) = reader.follower.positions()
+    append(log, lines(10, 12))
+    again = reading()
+    again.follower.add(log, resume=[replace(deleted, nameless=True), named])
+    assert again.look() == expected(10, 12)
+
+
 def test_a_writer_that_wakes_in_a_renamed_file_after_an_hour_s_half_is_heard(reading, log):
     reader = reading(log)
     with log.open("ab", buffering=0) as old:
