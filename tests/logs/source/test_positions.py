@@ -12,7 +12,7 @@ from typing import Never
 import pytest
 
 from ldlm_monitor.logs.source.backlog import Backlog
-from ldlm_monitor.logs.source.file_identity import FilePosition
+from ldlm_monitor.logs.source.file_identity import FilePosition, KnownContents
 from ldlm_monitor.logs.source.file_system import DIRECT
 from ldlm_monitor.logs.source.notices import Journal
 from tests.logs.source.kept_positions import positions_from_json, positions_to_json
@@ -197,6 +197,27 @@ def test_a_short_log_beside_an_equal_one_is_not_continued_by_what_replaces_it(re
     append(log, b"new\n")
     reader.look()
     assert (reader.look(after=10), reader.chunks[-1].continues) == ([], "")
+
+
+def test_a_short_log_of_a_launch_between_two_looks_is_read_though_it_begins_alike(reading, log):
+    append(log, lines(0, 10))
+    reader = reading(log)
+    reader.look()
+    log.rename(log.with_suffix(".log.2"))
+    append(log, lines(0, 12))
+    log.rename(log.with_suffix(".log.1"))
+    append(log, b"third launch\n")
+    assert reader.look() == [*expected(0, 12), b"third launch"]
+
+
+@pytest.mark.parametrize(("count", "name"), [(10, ""), (500, "train.log")])
+def test_a_path_is_known_as_a_copy_from_a_least_size_on(reading, log, count, name):
+    append(log, lines(0, count))
+    reader = reading(log)
+    reader.look()
+    copy = log.with_suffix(".log.1")
+    shutil.copy(log, copy)
+    assert Path(KnownContents(reader.follower.contents(), DIRECT).find(copy).name).name == name
 
 
 def test_files_with_names_are_found_before_nameless_ones(reading, log):
