@@ -30,7 +30,6 @@ import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from cosmic_ray.ast import ast_nodes, get_ast
@@ -243,7 +242,7 @@ def main() -> int:
         "--seed",
         type=int,
         help="by default the day's number",
-        default=datetime.now(UTC).toordinal(),
+        default=int(time.time() // 86400),
     )
     flags.add_argument("--mutants", type=int, default=20, help="of each house")
     flags.add_argument("--minutes", type=float, default=90.0, help="all end after so long")
