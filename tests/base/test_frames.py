@@ -33,9 +33,10 @@ def test_frames_are_returned_in_order_and_an_unfinished_one_is_not() -> None:
 def test_unreadable_bytes_end_where_the_next_frame_begins() -> None:
     for length in range(1, 40):
         noise = b"\xff" * length
-        begin, end = len(ONE) + length, len(ONE) + length + len(TWO)
-        assert cut(ONE + noise + TWO)[1:] == [
-            (len(ONE), begin, None), (begin, end, b"second one"),
+        since = len(TWO) + len(ONE)
+        begin = since + length
+        assert cut(TWO + ONE + noise + TWO)[2:] == [
+            (since, begin, None), (begin, begin + len(TWO), b"second one"),
         ]  # fmt: skip
 
 

@@ -23,12 +23,14 @@ import math
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -184,16 +186,21 @@ class Trial:
         }
         command = [sys.executable, "-m", "pytest", *ARGUMENTS, *tests]
         left = max(self.end - time.monotonic(), 0.0)
+        run = subprocess.Popen(
+            command, cwd=self.copy, env=environment, start_new_session=True,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
         try:
-            done = subprocess.run(
-                command, cwd=self.copy, env=environment, timeout=min(limit, left),
-                capture_output=True, check=False,
-            )  # fmt: skip
+            status = run.wait(min(limit, left))
         except subprocess.TimeoutExpired:
             if left <= limit:
                 raise TimeOverError from None
             return False
-        return done.returncode in (0, NO_TESTS)
+        finally:
+            with suppress(ProcessLookupError):  # what a test started ends with it
+                os.killpg(run.pid, signal.SIGKILL)
+            run.wait()
+        return status in (0, NO_TESTS)
 
     def survives(self, mutant: Mutant, house: str, limit: float) -> bool:
         """Whether no test of the house fails with the mutant."""
@@ -206,15 +213,17 @@ class Trial:
             target.write_text(before, "utf-8")
 
 
-def tried(trial: Trial, house: str, count: int, seed: int, until: float) -> tuple[int, int] | None:
+def tried(trial: Trial, house: str, count: int, seed: int, houses: int) -> tuple[int, int] | None:
     """How many mutants of a house were killed, of how many; None: its tests fail without any.
 
-    None is begun after `until`.
+    `houses` share the time that is left when its tests were run without a mutant.
     """
     began = time.monotonic()
     if not trial.passes([f"tests/{house}"]):
         return None
-    limit = max(LEAST_SECONDS, TIMES_AS_LONG * (time.monotonic() - began))
+    now = time.monotonic()
+    limit = max(LEAST_SECONDS, TIMES_AS_LONG * (now - began))
+    until = now + (trial.end - now) / houses
     killed = all_tried = 0
     for mutant in mutants(house, random.Random(f"{seed} {house}")):
         if all_tried == count or time.monotonic() > until:
@@ -262,10 +271,9 @@ def main() -> int:
         copy = Path(folder) / "repository"
         shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*LEFT_OUT), symlinks=True)
         for place, house in enumerate(houses):
-            now = time.monotonic()
-            until = now + (end - now) / (len(houses) - place)
+            left = len(houses) - place
             try:
-                found = tried(Trial(copy, end), house, given.mutants, given.seed, until)
+                found = tried(Trial(copy, end), house, given.mutants, given.seed, left)
             except TimeOverError:
                 print(f"{house}: not reached", flush=True)
                 continue
