@@ -38,8 +38,14 @@ release version:
 lock *arguments="--upgrade":
     sh requirements/lock.sh {{ arguments }}
 
-# The long tests, the properties with all their examples, and the mutations
+# The long tests, the properties with all their examples, and mutants for what is left of two hours
 nightly:
-    HYPOTHESIS_PROFILE=nightly sh tests/run.sh -n 4 --dist worksteal -m "long or not long"
+    #!/bin/sh
+    set -eu
+    end=$(($(date +%s) + 7200))
+    failed=
+    HYPOTHESIS_PROFILE=nightly timeout 5400 \
+        sh tests/run.sh -n 4 --dist worksteal -m "long or not long" || failed=tests
     .venv/bin/pip install --quiet cosmic-ray
-    .venv/bin/python tests/mutation/sample.py
+    .venv/bin/python tests/mutation/sample.py --minutes $(((end - $(date +%s)) / 60))
+    [ -z "$failed" ]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ldlm_monitor.base.text.format import compressed, names_of, si_number
+from ldlm_monitor.base.text.format import compressed, duration, names_of, si_number
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,15 @@ def test_a_value_just_below_a_prefix_is_rounded_to_it():
         "-1M",
         "1.25M",
     ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown_as"),
+    [
+        (-1.0, "0s"), (0.0, "0s"), (1.25, "1.25s"), (9.994, "9.99s"), (10.0, "10s"),
+        (59.4, "59s"), (59.6, "1m"), (61.0, "1m 1s"), (4320.0, "1h 12m"), (3601.0, "1h"),
+        (90_000.0, "1d 1h"), (None, "-"), (float("nan"), "NaN"),
+    ],
+)  # fmt: skip
+def test_a_duration_has_its_two_largest_units(seconds, shown_as):
+    assert duration(seconds) == shown_as

@@ -1,29 +1,36 @@
-"""A seeded sample of mutants of the rooms that judge a training, each tried by its room's tests.
+"""A seeded sample of mutants of each house, each tried by the house's own tests.
 
-    python tests/mutation/sample.py [--seed N] [--mutants N] [--minutes N] [ROOM ...]
+    python tests/mutation/sample.py [--seed N] [--mutants N] [--minutes N] [HOUSE ...]
 
-The mutants are those of cosmic-ray's operators (`pip install cosmic-ray`). From each room,
-`--mutants` are drawn; no mutant of an annotation, and none that is no Python. Each is written into
-a copy of the repository, where `tests/<room>` runs until its first failure. A mutant is killed by
-a failure, or where the tests take four times as long as without it. Printed are the mutants that
-survived, as a line of code before and after, and the score of each room and of all.
+The mutants are those of cosmic-ray's operators (`pip install cosmic-ray`). From each house,
+`--mutants` are drawn, in an order that the seed gives; by default the seed is the date's. Not drawn
+is what changes nothing that a program does, see `meaning`. Each mutant is written into a copy of
+the repository, where the tests of its room run until the first failure, then the others of its
+house. A mutant is killed by a failure, or where the tests take four times as long as without it.
+Printed are the mutants that survived, as a line of code before and after, and the score of each
+house and of all.
 
-No new mutant is begun after a room's share of `--minutes`, the tests without one not counted; the
-score is that of the mutants tried.
+All ends after `--minutes`. Each house has an equal share of what is left; a mutant that the end
+cuts short does not count. The score is that of the mutants tried.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import importlib.util
+import math
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,20 +39,27 @@ from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = "monitor/ldlm_monitor"
-ROOMS = (
-    "logs/parse", "logs/source", "judge/run", "judge/detect", "judge/incidents", "promrules",
-    "service/notify",
-)  # fmt: skip
-"""Folders of tests, each of the room of the same name."""
-ELSEWHERE = {"promrules": "promrules/ldlm_promrules"}
-"""Rooms that are packages of their own."""
+INSIDE = ("base", "logs", "judge", "screen", "host", "finished", "service")
+"""Houses of the monitor; others are distributions of their own."""
+HOUSES = {
+    **{house: Path("monitor/ldlm_monitor", house) for house in INSIDE},
+    **{
+        house: Path(house, f"ldlm_{house}")
+        for house in ("callback", "promrules", "doctor", "trainer")
+    },
+}
+NEEDS = {"trainer": "torch"}  # without which a house's tests are skipped
 LEFT_OUT = (".git", ".venv", "__pycache__", ".hypothesis", ".mypy_cache", "site")
 ARGUMENTS = ("-x", "-q", "--no-header", "-p", "no:cacheprovider", "-m", "not live and not long")
 PARTS = ("monitor", "callback", "promrules", "doctor", "trainer")  # folders with packages
 TIMES_AS_LONG = 4
 LEAST_SECONDS = 60.0
 """A mutant has at least so long: a loaded machine must not kill it."""
+NO_TESTS = 5  # pytest's exit status if no test was collected
+LOGGERS = ("log", "logger", "logging")
+WITHOUT_EFFECT = ("cache", "lru_cache", "final", "override")
+"""Decorators that change no result."""
+FOR_SAFETY = ("frozen", "slots")  # of a dataclass: no program that is right depends on them
 
 
 @dataclass(frozen=True)
@@ -75,27 +89,65 @@ def mutations(source: str) -> list[tuple[str, int]]:
     return found
 
 
+class Meaning(ast.NodeTransformer):
+    """Leaves out of a program what changes nothing that it does."""
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        node.annotation = None
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        is_alias = isinstance(node.annotation, ast.Name) and node.annotation.id == "TypeAlias"
+        node.annotation = ast.Constant(None)
+        if is_alias:
+            node.value = None
+        return self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        function = node.func
+        owner = function.value if isinstance(function, ast.Attribute) else None
+        if isinstance(owner, ast.Name) and owner.id in LOGGERS:
+            node.args, node.keywords = [], []
+        elif isinstance(function, ast.Name) and function.id == "dataclass":
+            node.keywords = [each for each in node.keywords if each.arg not in FOR_SAFETY]
+        return self.generic_visit(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.returns = None
+        node.decorator_list = [
+            each
+            for each in node.decorator_list
+            if ast.unparse(each).partition("(")[0].rpartition(".")[2] not in WITHOUT_EFFECT
+        ]
+        return self.generic_visit(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
+        node.returns = None
+        return self.generic_visit(node)
+
+    def visit_Is(self, node: ast.Is) -> ast.AST:
+        return ast.Eq()  # None and enumerations are equal only to themselves
+
+    def visit_IsNot(self, node: ast.IsNot) -> ast.AST:
+        return ast.NotEq()
+
+
 def meaning(source: str) -> str | None:
-    """The program without its annotations, which nothing runs; None: it is no Python."""
+    """The program without annotations, type aliases, what only logs get, caches, the safety of
+    dataclasses, and the difference of identity and equality; None: it is no Python.
+    """
     try:
-        tree = ast.parse(source)
+        with warnings.catch_warnings(action="ignore"):
+            return ast.dump(Meaning().visit(ast.parse(source)))
     except SyntaxError:
         return None
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            node.returns = None
-        elif isinstance(node, ast.arg):
-            node.annotation = None
-        elif isinstance(node, ast.AnnAssign):
-            node.annotation = ast.Constant(None)
-    return ast.dump(tree)
 
 
-def mutants(room: str, chance: random.Random) -> Iterator[Mutant]:
-    """All mutants of a room in random order."""
+def mutants(house: str, chance: random.Random) -> Iterator[Mutant]:
+    """All mutants of a house in random order."""
     every = [
         (module, name, number)
-        for module in sorted((ROOT / ELSEWHERE.get(room, f"{PACKAGE}/{room}")).rglob("*.py"))
+        for module in sorted((ROOT / HOUSES[house]).rglob("*.py"))
         for name, number in mutations(module.read_text("utf-8"))
     ]
     chance.shuffle(every)
@@ -106,74 +158,132 @@ def mutants(room: str, chance: random.Random) -> Iterator[Mutant]:
             yield Mutant(module.relative_to(ROOT), name, text)
 
 
-def passes(copy: Path, room: str, limit: float | None) -> bool:
-    """Whether the room's tests pass within that many seconds."""
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(str(copy / part) for part in PARTS),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "HYPOTHESIS_PROFILE": "ci",
-    }
-    command = [sys.executable, "-m", "pytest", *ARGUMENTS, f"tests/{room}"]
-    try:
-        done = subprocess.run(
-            command, cwd=copy, env=environment, timeout=limit, capture_output=True, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return False
-    return done.returncode == 0
+def tests_of(house: str, module: Path) -> list[list[str]]:
+    """Arguments of pytest: the tests of the module's room, then the others of its house."""
+    whole = f"tests/{house}"
+    room = f"{whole}/{module.relative_to(HOUSES[house]).parts[0]}"
+    return [[room], [whole, f"--ignore={room}"]] if (ROOT / room).is_dir() else [[whole]]
 
 
-def tried(copy: Path, room: str, count: int, seed: int, seconds: float) -> tuple[int, int] | None:
-    """How many mutants of a room were killed, of how many; None: its tests fail without any.
+class TimeOverError(Exception):
+    """The time for all mutants is over."""
 
-    None is begun after so many seconds, the tests without a mutant not counted.
-    """
-    began = time.monotonic()
-    if not passes(copy, room, None):
-        return None
-    limit = max(LEAST_SECONDS, TIMES_AS_LONG * (time.monotonic() - began))
-    until = time.monotonic() + seconds
-    killed = all_tried = 0
-    for mutant in mutants(room, random.Random(f"{seed} {room}")):
-        if all_tried == count or time.monotonic() > until:
-            break
-        target = copy / mutant.module
+
+@dataclass(frozen=True)
+class Trial:
+    """Runs tests in `copy`, one of the repository; all end at `end` (of the monotonic clock)."""
+
+    copy: Path
+    end: float
+
+    def passes(self, tests: list[str], limit: float = math.inf) -> bool:
+        """Whether tests pass within `limit` seconds. Raises `TimeOverError` at the end of all."""
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(str(self.copy / part) for part in PARTS),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "HYPOTHESIS_PROFILE": "ci",
+        }
+        command = [sys.executable, "-m", "pytest", *ARGUMENTS, *tests]
+        left = max(self.end - time.monotonic(), 0.0)
+        run = subprocess.Popen(
+            command, cwd=self.copy, env=environment, start_new_session=True,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            status = run.wait(min(limit, left))
+        except subprocess.TimeoutExpired:
+            if left <= limit:
+                raise TimeOverError from None
+            return False
+        finally:
+            with suppress(ProcessLookupError):  # what a test started ends with it
+                os.killpg(run.pid, signal.SIGKILL)
+            run.wait()
+        return status in (0, NO_TESTS)
+
+    def survives(self, mutant: Mutant, house: str, limit: float) -> bool:
+        """Whether no test of the house fails with the mutant."""
+        target = self.copy / mutant.module
         before = target.read_text("utf-8")
         target.write_text(mutant.text, "utf-8")
-        survived = passes(copy, room, limit)
-        target.write_text(before, "utf-8")
+        try:
+            return all(self.passes(tests, limit) for tests in tests_of(house, mutant.module))
+        finally:
+            target.write_text(before, "utf-8")
+
+
+def tried(trial: Trial, house: str, count: int, seed: int, houses: int) -> tuple[int, int] | None:
+    """How many mutants of a house were killed, of how many; None: its tests fail without any.
+
+    `houses` share the time that is left when its tests were run without a mutant.
+    """
+    began = time.monotonic()
+    if not trial.passes([f"tests/{house}"]):
+        return None
+    now = time.monotonic()
+    limit = max(LEAST_SECONDS, TIMES_AS_LONG * (now - began))
+    until = now + (trial.end - now) / houses
+    killed = all_tried = 0
+    for mutant in mutants(house, random.Random(f"{seed} {house}")):
+        if all_tried == count or time.monotonic() > until:
+            break
+        try:
+            survived = trial.survives(mutant, house, limit)
+        except TimeOverError:
+            break
         all_tried += 1
         killed += not survived
         if survived:
-            print(f"survived: {mutant.difference(before)}", flush=True)
+            shown = mutant.difference((ROOT / mutant.module).read_text("utf-8"))
+            print(f"survived: {shown}", flush=True)
     return killed, all_tried
+
+
+def score(killed: int, count: int) -> str:
+    return f"{killed} of {count} killed" + (f" ({killed / count:.0%})" if count else "")
 
 
 def main() -> int:
     flags = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    flags.add_argument("rooms", nargs="*", default=list(ROOMS))
-    flags.add_argument("--seed", type=int, default=1)
-    flags.add_argument("--mutants", type=int, default=20, help="of each room")
-    flags.add_argument("--minutes", type=float, default=90.0, help="begin none after so long")
+    flags.add_argument("houses", nargs="*", metavar="HOUSE")
+    flags.add_argument(
+        "--seed",
+        type=int,
+        help="by default the day's number",
+        default=int(time.time() // 86400),
+    )
+    flags.add_argument("--mutants", type=int, default=20, help="of each house")
+    flags.add_argument("--minutes", type=float, default=90.0, help="all end after so long")
     given = flags.parse_args()
+    if unknown := {*given.houses} - {*HOUSES}:
+        flags.error(f"no house: {', '.join(sorted(unknown))}; one of {', '.join(HOUSES)}")
+    houses = [
+        house
+        for house in given.houses or HOUSES
+        if house not in NEEDS or importlib.util.find_spec(NEEDS[house])
+    ]
+    print(f"seed {given.seed}", flush=True)
     killed = count = 0
     broken = False
+    end = time.monotonic() + 60 * given.minutes
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "repository"
         shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*LEFT_OUT), symlinks=True)
-        for room in given.rooms:
-            # An equal share of the time for each room: a slow one takes none of the others'.
-            seconds = 60 * given.minutes / len(given.rooms)
-            found = tried(copy, room, given.mutants, given.seed, seconds)
+        for place, house in enumerate(houses):
+            left = len(houses) - place
+            try:
+                found = tried(Trial(copy, end), house, given.mutants, given.seed, left)
+            except TimeOverError:
+                print(f"{house}: not reached", flush=True)
+                continue
             if found is None:
                 broken = True
-                print(f"{room}: its tests fail without a mutant", flush=True)
+                print(f"{house}: its tests fail without a mutant", flush=True)
                 continue
-            print(f"{room}: {found[0]} of {found[1]} killed", flush=True)
+            print(f"{house}: {score(*found)}", flush=True)
             killed, count = killed + found[0], count + found[1]
-    share = f" ({killed / count:.0%})" if count else ""
-    print(f"all: {killed} of {count} killed{share}, seed {given.seed}")
+    print(f"all: {score(killed, count)}, seed {given.seed}")
     return int(broken or not count)
 
 

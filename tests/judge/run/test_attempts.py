@@ -94,6 +94,24 @@ def test_the_restarts_of_a_second_launch_are_counted_anew(tmp_path: Path) -> Non
     assert [each.attempt for each in snapshot.incidents] == [1, 2, 3, 4]
 
 
+def restarts_of(snapshot: Snapshot) -> list[float]:
+    return [point.value for point in snapshot.points if point.name == RESTARTS]
+
+
+def test_the_line_of_a_restart_and_the_starts_of_its_ranks_are_one_restart(tmp_path: Path) -> None:
+    """Older launchers print no count: one that follows includes the restart."""
+    log = tmp_path / "a.log"
+    uncounted = RANKS + steps(0, 9) + CRASH + FAILED + RANKS
+    assert restarts_of(judged(log, uncounted)) == [1]
+    assert restarts_of(judged(log, uncounted + steps(0, 9) + CRASH + FAILED + restarted(2))) == [2]
+
+
+def test_a_restart_before_any_step_is_an_attempt(tmp_path: Path) -> None:
+    """The launcher's line shows it, though the file has no progress."""
+    assert restarts_of(judged(tmp_path / "a.log", RANKS + FAILED)) == [0]
+    assert restarts_of(judged(tmp_path / "a.log", RANKS + FAILED + RANKS)) == [1]
+
+
 @pytest.mark.parametrize(
     ("text", "restarts"),
     [

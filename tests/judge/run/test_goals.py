@@ -75,6 +75,15 @@ def test_a_training_begins_anew_where_its_epochs_do() -> None:
     assert not goal.note(sample(4.0)), "a resume"
 
 
+def test_a_rank_an_epoch_behind_is_no_new_training() -> None:
+    goal = after((1, 1, 2, 2, 3), 3)
+    assert not goal.note(sample(2.0)), "its record is of an epoch that counts already"
+    assert not goal.is_reached
+    goal.note(sample(3.0))
+    assert goal.is_reached, "the epochs before are still known"
+    assert not after((1, 2), 3).note(sample(1.0)), "also in the first epoch"
+
+
 def test_bars_do_not_count_as_records() -> None:
     goal = after((1, 1, 2), 2)
     goal.note(sample(2.0, source="bar"))

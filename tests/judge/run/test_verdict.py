@@ -104,6 +104,12 @@ def test_the_verdict_follows_the_exit_status() -> None:
     assert word(looks({"state": "zombie", "status": 0})) == "finished"
 
 
+def test_finished_needs_the_status_of_all_processes_that_left() -> None:
+    left = {"state": "zombie", "status": 0}
+    assert word(looks(left, left)) == "finished"
+    assert word(looks(left, GONE)) == "ended"
+
+
 def test_gone_after_the_last_step_there_was_is_finished() -> None:
     assert word(looks(GONE), complete=True) == "finished"
 

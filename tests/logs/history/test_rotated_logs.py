@@ -4,6 +4,7 @@ import gzip
 import logging
 import os
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -143,6 +144,24 @@ def test_lines_without_times_are_spread_between_the_last_writes_of_full_files(
     for path in tmp_path.iterdir():
         os.utime(path, (NOW + (path.suffix != ".log"),) * 2)
     assert set(played(tmp_path)[1]) == {NOW}
+
+
+def test_lines_between_two_times_are_placed_by_the_last_write_of_a_file(tmp_path: Path) -> None:
+    """Times in the first and last lines alone would spread them evenly over the hour between."""
+    text = "".join(f"step {step} loss 2.5 {'x' * 200}\n" for step in range(400))
+    at, least, hour = datetime.fromtimestamp(NOW, UTC), 600, 3600
+    older, newer = tmp_path / "a.log.1", tmp_path / "a.log"
+    older.write_text(f"{at:%Y-%m-%dT%H:%M:%S}+00:00 started\n{text}")
+    newer.write_text(f"{text}{at + timedelta(hours=1):%Y-%m-%dT%H:%M:%S}+00:00 ended\n")
+    os.utime(older, (NOW + least,) * 2)
+    os.utime(newer, (NOW + hour,) * 2)
+    pieces = list(place([newer, older], RunNames()).play())
+    first = [when for when, _, file in pieces if file.path == str(older)]
+    second = [when for when, _, file in pieces if file.path == str(newer)]
+    assert len(first) > 10
+    assert len(second) > 10
+    assert NOW <= first[0] <= first[-1] <= NOW + least <= second[0]
+    assert second[-1] == NOW + hour
 
 
 @pytest.mark.parametrize("first", [0, 1])

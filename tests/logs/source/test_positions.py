@@ -12,7 +12,7 @@ from typing import Never
 import pytest
 
 from ldlm_monitor.logs.source.backlog import Backlog
-from ldlm_monitor.logs.source.file_identity import FilePosition
+from ldlm_monitor.logs.source.file_identity import FilePosition, KnownContents
 from ldlm_monitor.logs.source.file_system import DIRECT
 from ldlm_monitor.logs.source.notices import Journal
 from tests.logs.source.kept_positions import positions_from_json, positions_to_json
@@ -170,6 +170,69 @@ def test_a_new_launch_with_the_same_banner_is_no_copy(reading, log):
     log.rename(log.with_suffix(".log.1"))
     append(log, BANNER + lines(0, 3))
     assert reader.look() == [BANNER[:-1], *expected(0, 3)]
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_file_shorter_than_a_copys_least_size_is_no_copy(reading, restarted, log, restart):
+    """Its few lines may be equal by chance, as those of two launches are."""
+    append(log, lines(0, 10))
+    reader = reading(log)
+    reader.look()
+    if restart:
+        reader = restarted(reader, log)
+    relaunched = log.with_name("relaunched")
+    append(relaunched, lines(0, 10))
+    relaunched.replace(log)
+    assert reader.look() == expected(0, 10)
+    assert "copied" not in reader.notices()
+
+
+def test_a_short_log_beside_an_equal_one_is_not_continued_by_what_replaces_it(reading, log):
+    """As by a copy and truncation: of so few bytes it does not show that they were copied."""
+    append(log, lines(0, 10))
+    reader = reading(log)
+    reader.look()
+    shutil.copy(log, log.with_suffix(".log.1"))
+    os.truncate(log, 0)
+    append(log, b"new\n")
+    reader.look()
+    assert (reader.look(after=10), reader.chunks[-1].continues) == ([], "")
+
+
+def test_a_short_log_of_a_launch_between_two_looks_is_read_though_it_begins_alike(reading, log):
+    append(log, lines(0, 10))
+    reader = reading(log)
+    reader.look()
+    log.rename(log.with_suffix(".log.2"))
+    append(log, lines(0, 12))
+    log.rename(log.with_suffix(".log.1"))
+    append(log, b"third launch\n")
+    assert reader.look() == [*expected(0, 12), b"third launch"]
+
+
+@pytest.mark.parametrize(("count", "name"), [(10, ""), (500, "train.log")])
+def test_a_path_is_known_as_a_copy_from_a_least_size_on(reading, log, count, name):
+    append(log, lines(0, count))
+    reader = reading(log)
+    reader.look()
+    copy = log.with_suffix(".log.1")
+    shutil.copy(log, copy)
+    assert Path(KnownContents(reader.follower.contents(), DIRECT).find(copy).name).name == name
+
+
+def test_files_with_names_are_found_before_nameless_ones(reading, log):
+    """The deleted file's inode was given to the next log, which begins with the same banner."""
+    append(log, BANNER)
+    reader = reading(log)
+    reader.look()
+    (deleted,) = reader.follower.positions()
+    append(log, lines(0, 10))
+    reader.look()
+    (named,) = reader.follower.positions()
+    append(log, lines(10, 12))
+    again = reading()
+    again.follower.add(log, resume=[replace(deleted, nameless=True), named])
+    assert again.look() == expected(10, 12)
 
 
 def test_a_writer_that_wakes_in_a_renamed_file_after_an_hour_s_half_is_heard(reading, log):

@@ -583,6 +583,22 @@ def test_no_other_alert_waits_for_one_that_flaps(channel):
     assert "TrainingCrashed firing" in names(message)
 
 
+def test_one_that_flaps_does_not_delay_another_alert_that_waits(channel):
+    slack = channel()
+    for _ in range(40):
+        slack.add("LossSpike", severity="warning")
+        slack.now += 10
+        slack.sent()
+        slack.add("LossSpike", "resolved", severity="warning")
+        slack.now += 10
+        slack.sent()
+    slack.add("TrainingCrashed")
+    slack.add("LossSpike", severity="warning")
+    slack.now += FOLLOW_UP
+    (message,) = slack.sent()
+    assert names(message)[-2:] == ["TrainingCrashed firing", "LossSpike firing"]
+
+
 def test_what_is_not_known_to_fire_any_more_is_not_repeated(channel):
     """As after a restart without the run's logs; `note` says what fires."""
     slack = channel(repeat_interval_seconds=3600)
@@ -678,6 +694,23 @@ def test_where_a_message_cannot_be_edited_another_rank_of_the_incident_is_a_foll
     assert slack.sent() == []
     slack.outbox.update_incidents([an_incident(None)], slack.now)
     assert [news_of(each).title for each in slack.sent()] == [expected.removesuffix(" rank 0")]
+
+
+def test_a_follow_up_after_a_correction_names_the_corrected_rank(channel):
+    slack = channel()
+    slack.outbox.update_incidents([an_incident(1)], slack.now)
+    slack.add("TrainingCrashed", **CRASHED)
+    slack.sent()
+    slack.now += FOLLOW_UP
+    slack.outbox.update_incidents([an_incident(0)], slack.now)
+    assert [each.step for each in slack.sent()] == ["correction"]
+    slack.now += FOLLOW_UP
+    slack.add("NcclTimeout", incident="r1/1", rank="5")
+    (follow_up,) = slack.sent()
+    assert follow_up.step == "follow-up"
+    assert [(each.alert, each.rank) for each in follow_up.alerts] == [
+        ("TrainingCrashed", "0"), ("NcclTimeout", "5"),
+    ]  # fmt: skip
 
 
 def test_where_a_message_can_be_edited_its_first_line_has_the_rank_of_the_incident(channel):
