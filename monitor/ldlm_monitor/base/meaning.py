@@ -28,6 +28,7 @@ Word: TypeAlias = Literal[
     "vague",  # follows from most causes: anything else says more
     "dies with",  # of a process's death: says more than what is vague, less than all else
     "silence",  # a look at the processes of a run that takes no step
+    "saved",  # a checkpoint is complete
     "finding",  # evidence on why a run takes no step
     "hint",  # opens no incident, but is all that some logs say of their end
     "forced",  # a launcher kills a process that ignored SIGTERM
@@ -77,6 +78,16 @@ class Meaning:
     pause: tuple[Phase, Phase] | None = None
     counts: Literal["skipped", "restarts"] | None = None
     writer: Literal["scheduler"] | None = None
+
+    @property
+    def begins_run(self) -> bool:
+        """Whether a program says that it begins to train, with its settings beside it."""
+        return {"start", "first words"} <= self.words
+
+    @property
+    def finds_nobody(self) -> bool:
+        """Whether a look at the host found that no process writes the log any more."""
+        return {"finding", "left"} <= self.words
 
 
 NOTHING: Final = Meaning()

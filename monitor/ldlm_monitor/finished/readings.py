@@ -221,7 +221,7 @@ class RunReadings:
 
     def add_settings(self, event: Event) -> None:
         """Add the settings that an event names."""
-        if event.kind == SETTINGS or {"start", "first words"} <= meaning_of(event).words:
+        if event.kind == SETTINGS or meaning_of(event).begins_run:
             for name, value in event.fields.items():
                 if name not in ("family", "role") and isinstance(value, str | int | float):
                     self.settings[name] = str(value)

@@ -568,15 +568,17 @@ def test_what_was_added_before_changes_nothing(channel):
     assert slack.sent() == []
 
 
+def flap(slack):
+    for _ in range(40):
+        for state in ("firing", "resolved"):
+            slack.add("LossSpike", state, severity="warning")
+            slack.now += 10
+            slack.sent()
+
+
 def test_no_other_alert_waits_for_one_that_flaps(channel):
     slack = channel()
-    for _ in range(40):
-        slack.add("LossSpike", severity="warning")
-        slack.now += 10
-        slack.sent()
-        slack.add("LossSpike", "resolved", severity="warning")
-        slack.now += 10
-        slack.sent()
+    flap(slack)
     slack.add("TrainingCrashed")
     slack.now += FOLLOW_UP
     (message,) = slack.sent()
@@ -585,13 +587,7 @@ def test_no_other_alert_waits_for_one_that_flaps(channel):
 
 def test_one_that_flaps_does_not_delay_another_alert_that_waits(channel):
     slack = channel()
-    for _ in range(40):
-        slack.add("LossSpike", severity="warning")
-        slack.now += 10
-        slack.sent()
-        slack.add("LossSpike", "resolved", severity="warning")
-        slack.now += 10
-        slack.sent()
+    flap(slack)
     slack.add("TrainingCrashed")
     slack.add("LossSpike", severity="warning")
     slack.now += FOLLOW_UP

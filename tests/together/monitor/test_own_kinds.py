@@ -88,7 +88,10 @@ def test_it_means_the_same_in_a_copy_that_was_written_as_json(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     "meaning",
-    [{"bogus": 1}, {"is": 5}, {"pause": "evaluating"}, {"cause": "nonsense"}, {"ends": ["x"]}],
+    [
+        *({"bogus": 1}, {"is": 5}, {"pause": "evaluating"}, {"cause": "nonsense"}, {"ends": ["x"]}),
+        *({"cause": None}, {"pause": None}, {"accuses": "nobody"}),
+    ],
 )
 def test_a_row_with_a_meaning_that_is_none_costs_nothing(meaning: dict[str, object]) -> None:
     fields = {"role": "root", "family": "host", "meaning": meaning, "kind": "x"}

@@ -244,8 +244,7 @@ def _turns(run: RunView, snapshot: Snapshot) -> Iterator[tuple[int, Entry]]:
         meaning = meaning_of(event)
         if event.run != run.name or "course" not in meaning.words:
             continue
-        is_start = {"start", "first words"} <= meaning.words
-        rank = -1 if is_start else 1 if meaning.ends == "finished" else 0
+        rank = -1 if meaning.begins_run else 1 if meaning.ends == "finished" else 0
         bound = {-1: run.started_at, 1: run.ended_at}.get(rank)
         when = bound if event.time is None else event.time
         text = f"{event.kind.replace('_', ' ')}: {event.message}"

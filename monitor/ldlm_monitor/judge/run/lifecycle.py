@@ -180,20 +180,19 @@ class Lifecycle:
     def observe_event(self, event: Event, at: float) -> bool:
         """Process an event that was logged at `at`; True if another attempt begins with it."""
         meaning = meaning_of(event)
-        begins_run = {"start", "first words"} <= meaning.words
-        self._training |= begins_run or event.kind == SETTINGS
+        self._training |= meaning.begins_run or event.kind == SETTINGS
         late = self.ended_at is not None and is_new_failure(event, at - self.ended_at)
         late = late and self.phase in ("crashed", "killed")
         begins = self.attempts.begins_with(event, ended=self.ended, late=late)
         if begins:
             self._restart(at)
-        if begins_run or meaning.ends == "finished":
+        if meaning.begins_run or meaning.ends == "finished":
             if event.fields.get("confirmed_by") == "silence":
                 weak = "after" in event.fields
                 self.ending.note_words(weak=weak)
                 self._training |= not weak
                 self.goal.declare(event.message, weak=weak)
-            elif self.attempts.is_left_by_all(event) and not begins_run:
+            elif self.attempts.is_left_by_all(event) and not meaning.begins_run:
                 self._end("finished", at)
         elif meaning.pause is not None:
             # A log that announces checkpoints need not announce evaluations.

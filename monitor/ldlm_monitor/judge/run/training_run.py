@@ -262,11 +262,11 @@ class TrainingRun:
         meaning = meaning_of(event)
         assumed = self.life.ending.assumed
         end = self.life.end_evidence if assumed is None else assumed.evidence
-        if not {"finding", "left"} <= meaning.words or not is_by_person(end):  # else it is no news
+        if not meaning.finds_nobody or not is_by_person(end):  # else it is no news
             self._events.add(event, judged)
         self.steps.explain(event, at)
         self._remark = event.position
-        if event.kind == SETTINGS or {"start", "first words"} <= meaning.words:
+        if event.kind == SETTINGS or meaning.begins_run:
             self.logged.update(event)
             fields = event.fields
             self.findings.note_process(event.rank, fields.get("host"), fields.get("pid"))
@@ -275,7 +275,7 @@ class TrainingRun:
                 self.progress.observe_mesh(event.rank, mesh)
         elif event.kind == "skipped_step":
             self.progress.skip(event.fields.get("step"))
-        elif meaning.pause == ("checkpointing", "running") and event.severity == "info":
+        elif "saved" in meaning.words:
             self.progress.save_checkpoint(str(event.fields.get("path") or ""))
         self.findings.add(event)
         counted = event.kind == _NONFINITE and self.values.observe_nonfinite(event, judged)

@@ -52,7 +52,7 @@ def verdict(evidence: Iterable[Event], *, complete: bool = False) -> VerdictView
         return VerdictView(word="crashed", reasons=(failed.message,))
     if gone:
         return _of_the_gone(gone, events, complete=complete, alone=len(gone) < len(looks))
-    left = [event.message for event in events if _is_left(event)]
+    left = [event.message for event in events if meaning_of(event).finds_nobody]
     if left and not looks:
         return VerdictView(word="ended", reasons=(left[-1],))
     dumps = {event.rank: event for event in events if event.kind == _STACKS}
@@ -172,15 +172,10 @@ def _cores(look: ProcessLook) -> float:
     return float(cores) if isinstance(cores, int | float) else 0.0
 
 
-def _is_left(event: Event) -> bool:
-    """Whether a look at the host found that no process writes the log any more."""
-    return {"finding", "left"} <= meaning_of(event).words
-
-
 def _looks(events: Sequence[Event]) -> list[ProcessLook]:
     for event in reversed(events):
-        words = meaning_of(event).words
-        if "finding" in words and ("left" in words or "silence" in words):
+        meaning = meaning_of(event)
+        if meaning.finds_nobody or "silence" in meaning.words:
             return processes_of(event)
     return []
 

@@ -102,7 +102,7 @@ class CarriedMeaning:
 @lru_cache(maxsize=1024)  # of users' kinds; a forged field may have any text
 def _carried(items: tuple[tuple[str, Scalar], ...]) -> Mapping[str, Any]:
     """The changes that a field `meaning` makes; none if it is not one of ours."""
-    keys: dict[str, Any] = dict(items)
+    keys: dict[str, Any] = {key: value for key, value in items if value is not None}
     for name in ("is", "shows", "pause"):
         if isinstance(text := keys.get(name), str):
             keys[name] = text.split(",")

@@ -2,8 +2,9 @@
 
 import re
 import sys
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -57,7 +58,7 @@ def compare(
         [settings(flags, [_measured(run)], companions=companions) for run in runs],
         _warm_up(warm_up),
         notice=lambda text: print(text, file=sys.stderr),
-        reading=_Whole,
+        reading=partial(Reading, keeps=False),
     )
     found = compared(sides, targets=targets, at=points, confidence=confidence)
     if plot is not None:
@@ -66,13 +67,6 @@ def compare(
         write_file(plot, page(charts(sides)), "--plot")
     sys.stdout.write(found.model_dump_json(indent=2) + "\n" if json else table(found))
     return 0
-
-
-class _Whole(Reading):
-    """Ctrl-C ends the command: parts of runs are not compared."""
-
-    def __exit__(self, *raised: Any) -> None:  # type: ignore[override]
-        super().__exit__(*raised)
 
 
 def _measured(word: str) -> str:

@@ -26,12 +26,13 @@ class Reading:
 
     So all that was judged before is whole; a second Ctrl-C raises KeyboardInterrupt at once. If
     stderr is a terminal, a line shows the bytes, the share that is read, and the time left.
-    `is_shown`: False where output appears beside it. `is_interrupted`: Ctrl-C came.
+    `is_shown`: False where output appears beside it. `keeps`: False where a part is worth nothing:
+    then Ctrl-C raises KeyboardInterrupt. `is_interrupted`: Ctrl-C came.
     """
 
-    def __init__(self, history: History, *, is_shown: bool = True) -> None:
+    def __init__(self, history: History, *, is_shown: bool = True, keeps: bool = True) -> None:
         self.is_interrupted = False
-        self._history = history
+        self._history, self._keeps = history, keeps
         self._is_shown = is_shown and sys.stderr.isatty()
         self._takes_signals = threading.current_thread() is threading.main_thread()
         self._is_drawn = self._has_ended = False
@@ -55,7 +56,7 @@ class Reading:
             signal.signal(signal.SIGINT, self._handler)
         self._history.watch = None
         self._erase()
-        return self._has_ended
+        return self._has_ended and self._keeps
 
     def say_part(self) -> None:
         """If Ctrl-C came, print on stderr of which part of the logs the output is."""
