@@ -1,6 +1,7 @@
 """Rows of one file in blocks give a run the state that the same rows give it one by one."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import accumulate, pairwise
 
 from hypothesis import given
@@ -90,3 +91,14 @@ def test_rows_fall_where_the_first_is_below_the_last_of_its_file_and_rank() -> N
     (other, *_) = block_of([1], [1.0], PATHS[1], first=4).samples()
     rows = [steps.rows_of(each, NOW, ValueSource.JSONL, timed=True) for each in (fallen, other)]
     assert [each.falls for each in rows] == [True, False]
+
+
+def test_only_the_first_row_of_a_block_without_times_falls() -> None:
+    steps = FileSteps()
+    steps.last["a.jsonl", 0] = 100
+    block = replace(block_of([1] * 20, [1.0] * 20, PATHS[0]), times=None)
+    last = block.sample(len(block) - 1)
+    moments = [NOW] * len(block)
+    rows = steps.rows_of_block(block, last, moments, ValueSource.JSONL, timed=False)
+    assert [each.falls for each in rows.ends()] == [True, False]
+    assert [each.previous for each in rows.singly()] == [100, *block.steps[:-1]]

@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from ldlm_monitor.service.cli import reading
+from ldlm_monitor.service.cli.flags import replay_of, settings_for_inputs
+from ldlm_monitor.service.cli.reading import read_to_end
+
 LINE = "2026-01-01 {:02d}:{:02d}:{:02d} - INFO - step {}: loss: 3.1234 grad_norm: 0.5 lr: 1e-4\n"
 
 
@@ -77,13 +81,18 @@ def test_a_comparison_of_parts_is_none(long_log: Path) -> None:
     assert (printed, command.returncode) == (b"", 130)
 
 
-def test_nothing_is_drawn_where_stderr_is_no_terminal(tmp_path: Path, examples: Path) -> None:
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_the_line_is_drawn_on_a_terminal_alone_and_erased(
+    examples: Path,
+    is_terminal: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(reading, "SHOWN_AFTER", 0.0)
     log = next(examples.glob("*.log"))
-    done = subprocess.run(
-        [sys.executable, "-m", "ldlm_monitor", "--once", str(log)],
-        capture_output=True,
-        check=False,
-        cwd=tmp_path,
-    )
-    assert b"reading" not in done.stderr
-    assert b"\x1b" not in done.stderr
+    replay = replay_of(settings_for_inputs(None, (str(log),), once=True))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
+    read_to_end(replay)
+    drawn = capsys.readouterr().err
+    assert ("reading " in drawn) is is_terminal
+    assert drawn.endswith("\r\x1b[K") is is_terminal
