@@ -60,8 +60,8 @@ def meaning_of(event: Event, role: str | None = None) -> Meaning:
     family = str(fields.get("family", ""))
     if isinstance(own := fields.get("meaning"), dict):
         return replace(_meaning(_UNKNOWN, family, role), **_carried(tuple(own.items())))
-    found = _base(event.kind, family, role)
-    if cases := _packaged().get(event.kind, _UNKNOWN).cases:
+    found, cases = _known(event.kind, family, role)
+    if cases:
         texts = _texts(event)
         for case in cases:
             found = replace(found, **case.changes) if case.holds(texts) else found
@@ -70,7 +70,7 @@ def meaning_of(event: Event, role: str | None = None) -> Meaning:
 
 def meaning_of_kind(kind: str, role: str = "root") -> Meaning:
     """What a packaged kind, or an unknown one, means in a role, whatever an event of it says."""
-    return _base(kind, "", role)
+    return _known(kind, "", role)[0]
 
 
 class CarriedMeaning:
@@ -120,8 +120,10 @@ def _texts(event: Event) -> dict[str, FieldValue]:
 
 
 @lru_cache(maxsize=4096)  # kinds are some hundred, but a forged field may have any text
-def _base(kind: str, family: str, role: str) -> Meaning:
-    return _meaning(_packaged().get(kind, _UNKNOWN), family, role)
+def _known(kind: str, family: str, role: str) -> tuple[Meaning, tuple[_Case, ...]]:
+    """What a kind means in a role, and the cases that change it."""
+    known = _packaged().get(kind, _UNKNOWN)
+    return _meaning(known, family, role), known.cases
 
 
 def _meaning(kind: _Kind, family: str, role: str) -> Meaning:
