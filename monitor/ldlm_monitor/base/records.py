@@ -167,15 +167,29 @@ class SampleBlock:
         )
 
 
-class TimedRows(NamedTuple):
-    """Rows and when each is judged (Unix seconds, never falling); `chunk`, if known, has them."""
+Record: TypeAlias = Sample | Event | Heartbeat  # `type` says which
 
-    block: SampleBlock
+
+class TimedRows(NamedTuple):
+    """Rows of a file, or one record, and when each is judged (Unix seconds, never falling).
+
+    `chunk`, if known, has their bytes.
+    """
+
+    item: SampleBlock | Record
     times: Sequence[float]
     chunk: Chunk | None = None
 
+    @property
+    def first(self) -> Record:
+        """The record of the first row."""
+        return self.item.sample(0) if isinstance(self.item, SampleBlock) else self.item
 
-Record: TypeAlias = Sample | Event | Heartbeat  # `type` says which
+    def singly(self) -> Iterator[TimedRows]:
+        """The same rows, each alone."""
+        records = self.item.samples() if isinstance(self.item, SampleBlock) else (self.item,)
+        for record, at in zip(records, self.times, strict=True):
+            yield TimedRows(record, (at,), self.chunk)
 
 
 @cache

@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from ldlm_monitor.base.chunk import Chunk, Origin
 from ldlm_monitor.base.names import RATES
 from ldlm_monitor.base.records import Event, Record, Sample, SampleBlock
+from ldlm_monitor.judge.run.file_rows import ValueSource, source_of
 from ldlm_monitor.judge.run.lifecycle import SETTINGS
 from ldlm_monitor.judge.run.pace import StepDurations
-from ldlm_monitor.judge.run.quantity import ValueSource, is_of_its_rank, source_of
-from ldlm_monitor.logs.parse import Parser, is_rows
+from ldlm_monitor.judge.run.quantity import is_of_its_rank
+from ldlm_monitor.logs.parse import Parser
 from ldlm_monitor.logs.parse.meanings import meaning_of
 from ldlm_monitor.logs.parse.run_names import RunNames
 
@@ -192,7 +193,7 @@ class RunReadings:
         if sample.step is None and not any(map(is_kept, sample.values)):
             return
         self.files[sample.position.path] = None
-        source = source_of(sample, rows=is_rows(sample.position.path))
+        source = source_of(sample)
         key = source, sample.rank
         exact = exact or sample.time is not None
         self._exact[key] += exact
@@ -206,7 +207,7 @@ class RunReadings:
     def add_block(self, block: SampleBlock, at: float) -> None:
         """Add rows, logged at `at` (Unix seconds; NaN: unknown) unless they have times."""
         self.files[block.path] = None
-        key = source_of(block.sample(0), rows=True), block.rank
+        key = source_of(block.sample(0)), block.rank
         self._exact[key] += len(block) if block.times is not None else 0
         times = array("d", block.times if block.times is not None else [at] * len(block))
         self._of(STEPS, key).extend(block.steps, times, array("d", bytes(8 * len(block))))

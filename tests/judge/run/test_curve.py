@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from ldlm_monitor.base.queries import part_of
 from ldlm_monitor.base.records import Position, Sample, SampleBlock
 from ldlm_monitor.judge.run.curve import CAPACITY, RunCurve, is_charted
+from ldlm_monitor.judge.run.file_rows import FileSteps
 
 
 def sample(step: int | None, value: float, line: int = 1) -> Sample:
@@ -18,10 +19,14 @@ def sample(step: int | None, value: float, line: int = 1) -> Sample:
     )
 
 
+def add(curve: RunCurve, sample: Sample, at: float, value: float) -> None:
+    curve.extend((value,), FileSteps().rows(sample, (at,), timed=True), (0,))
+
+
 def curve_of(values: list[float]) -> RunCurve:
     curve = RunCurve()
     for step, value in enumerate(values):
-        curve.add(sample(step, value, step + 1), float(step), value)
+        add(curve, sample(step, value, step + 1), float(step), value)
     return curve
 
 
@@ -56,7 +61,7 @@ def test_a_million_steps_stay_bounded_and_the_one_spike_is_there() -> None:
             run="r", rank=None, path="a.jsonl", first_line=part * rows + 1, offsets=steps,
             steps=steps, epochs=None, times=None, values={"loss": column},
         )  # fmt: skip
-        curve.extend(block, [5.0] * rows, column)
+        curve.extend(column, FileSteps().rows(block, [5.0] * rows, timed=True), range(len(block)))
     shown = curve.view()
     assert len(shown.steps) <= CAPACITY
     spike = max(range(len(shown.steps)), key=lambda index: shown.highs[index])
@@ -72,7 +77,8 @@ def test_rows_taken_together_give_the_curve_of_rows_taken_one_by_one(values: lis
         steps=steps, epochs=None, times=None, values={"loss": values},
     )  # fmt: skip
     together = RunCurve()
-    together.extend(block, [float(step) for step in steps], values)
+    rows = FileSteps().rows(block, [float(step) for step in steps], timed=True)
+    together.extend(values, rows, steps)
     one, other = together.view(), curve_of(values).view()
     for name in ("steps", "times", "lows", "highs", "nonfinite", "lines", "offsets"):
         assert list(getattr(one, name)) == list(getattr(other, name))
@@ -82,7 +88,7 @@ def test_rows_taken_together_give_the_curve_of_rows_taken_one_by_one(values: lis
 def test_a_redrawn_bar_is_ignored() -> None:
     curve = RunCurve()
     for value in (2.0, 2.0, 2.5):
-        curve.add(sample(7, value), 1.0, value)
+        add(curve, sample(7, value), 1.0, value)
     assert list(curve.view().steps) == [7]
     assert list(curve.view().highs) == [2.0]
 
@@ -90,7 +96,7 @@ def test_a_redrawn_bar_is_ignored() -> None:
 def test_a_resumed_run_goes_back() -> None:
     curve = RunCurve()
     for step in (1, 2, 3, 2, 3, 4):
-        curve.add(sample(step, 1.0), 1.0, 1.0)
+        add(curve, sample(step, 1.0), 1.0, 1.0)
     assert list(curve.view().steps) == [1, 2, 3, 2, 3, 4]
 
 
@@ -102,7 +108,7 @@ def test_a_bucket_knows_its_line() -> None:
 def test_a_log_without_steps_is_drawn_in_its_order() -> None:
     curve = RunCurve()
     for value in (3.0, 2.0):
-        curve.add(sample(None, value), 1.0, value)
+        add(curve, sample(None, value), 1.0, value)
     assert list(curve.view().steps) == [0, 1]
 
 
@@ -127,7 +133,7 @@ def test_files_that_take_turns_are_listed_once() -> None:
             values={"loss": 1.0},
             position=Position("abc"[number], line, line),
         )
-        curve.add(sample, float(line), 1.0)
+        add(curve, sample, float(line), 1.0)
     view = curve.view()
     assert view.files == ("a", "b", "c")
     assert all(

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from ldlm_monitor.base.records import Position, SampleBlock, TimedRows
 from ldlm_monitor.judge.run.file_rows import FileSteps
-from ldlm_monitor.judge.run.quantity import ValueSource
 from ldlm_monitor.judge.run.stall import Stall
 from ldlm_monitor.judge.run.training_run import TrainingRun
 
@@ -35,8 +34,8 @@ def block_of(moves: list[int], gaps: list[float], path: str, first: int = 0) -> 
 
 
 def observe_singly(run: TrainingRun, block: SampleBlock) -> None:
-    for sample, at in zip(block.samples(), block.times or (), strict=True):
-        run.observe(sample, at, rows=True)
+    for row in TimedRows(block, block.times or ()).singly():
+        run.observe([row], row.times[0])
 
 
 def parts(block: SampleBlock, cuts: set[int]) -> Iterator[SampleBlock]:
@@ -69,7 +68,7 @@ def test_a_block_cut_anywhere_gives_the_state_of_its_rows_one_by_one(
         for part in parts(block, cuts):
             rows = TimedRows(part, part.times or ())
             if together.life.only_advances([rows]):
-                together.observe_rows([rows])
+                together.observe([rows], rows.times[-1])
             else:
                 observe_singly(together, part)
     assert state(alone) == state(together)
@@ -89,7 +88,7 @@ def test_rows_fall_where_the_first_is_below_the_last_of_its_file_and_rank() -> N
     steps.last["a.jsonl", 0] = 5
     (fallen, *_) = block_of([1], [1.0], PATHS[0], first=4).samples()
     (other, *_) = block_of([1], [1.0], PATHS[1], first=4).samples()
-    rows = [steps.rows_of(each, NOW, ValueSource.JSONL, timed=True) for each in (fallen, other)]
+    rows = [steps.rows(each, (NOW,), timed=True) for each in (fallen, other)]
     assert [each.falls for each in rows] == [True, False]
 
 
@@ -97,8 +96,6 @@ def test_only_the_first_row_of_a_block_without_times_falls() -> None:
     steps = FileSteps()
     steps.last["a.jsonl", 0] = 100
     block = replace(block_of([1] * 20, [1.0] * 20, PATHS[0]), times=None)
-    last = block.sample(len(block) - 1)
-    moments = [NOW] * len(block)
-    rows = steps.rows_of_block(block, last, moments, ValueSource.JSONL, timed=False)
+    rows = steps.rows(block, [NOW] * len(block), timed=False)
     assert [each.falls for each in rows.ends()] == [True, False]
     assert [each.previous for each in rows.singly()] == [100, *block.steps[:-1]]

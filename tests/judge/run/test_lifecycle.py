@@ -7,7 +7,6 @@ import pytest
 
 from ldlm_monitor.base.records import Event, Position, Sample
 from ldlm_monitor.judge.run.lifecycle import Lifecycle
-from ldlm_monitor.judge.run.quantity import ValueSource
 from ldlm_monitor.judge.run.stall import Stall
 
 BARS, ROWS = "train_node0.log", "training_log.jsonl"
@@ -39,7 +38,7 @@ def started() -> Lifecycle:
 
 
 def observe(life: Lifecycle, sample: Sample, at: float) -> bool:
-    return life.observe([life.steps.rows_of(sample, at, ValueSource.TEXT, timed=True)])
+    return life.observe([life.steps.rows(sample, (at,), timed=True)])
 
 
 def running(steps: int = 100) -> Lifecycle:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ldlm_monitor.base.records import Event, Position, Sample
+from ldlm_monitor.base.records import Event, Position, Sample, TimedRows
 from ldlm_monitor.judge.run.lifecycle import Lifecycle
 from ldlm_monitor.judge.run.stall import Stall
 from ldlm_monitor.judge.run.training_run import TrainingRun
@@ -141,9 +141,10 @@ def test_a_verdict_survives_a_jump_of_the_clock() -> None:
     run = TrainingRun("r", 0.0, Stall(), Position("train.log", 1, 0))
     for step in range(100):
         line = Position("train.log", step + 1, 0)
-        run.observe(Sample(run="r", step=step, values={}, position=line), float(step), rows=False)
+        step_taken = Sample(run="r", step=step, values={}, position=line)
+        run.observe([TimedRows(step_taken, (float(step),))], float(step))
     run.tick(300.0)
-    run.observe(looks({"state": "stopped"}), 301.0, rows=False)
+    run.observe([TimedRows(looks({"state": "stopped"}), (301.0,))], 301.0)
     before = run.verdict
     run.shift(3600.0)
     assert run.life.state == "stalled"

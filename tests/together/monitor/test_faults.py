@@ -7,7 +7,7 @@ import pytest
 
 from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.base.framing import Framing
-from ldlm_monitor.base.records import Sample, SampleBlock
+from ldlm_monitor.base.records import Sample, SampleBlock, TimedRows
 from ldlm_monitor.judge.core.monitor import Monitor
 from ldlm_monitor.judge.detect.detectors import DetectorsByRun
 from ldlm_monitor.judge.incidents.grouping import Incidents
@@ -40,6 +40,8 @@ def is_poison(value: object) -> bool:
         return POISON in value.values.values()
     if isinstance(value, SampleBlock):
         return any(map(is_poison, value.samples()))
+    if isinstance(value, tuple | list) and value and isinstance(value[0], TimedRows):
+        return any(is_poison(rows.item) for rows in value)
     if isinstance(value, dict | list):
         return str(POISON) in repr(value)
     text = getattr(value, "text", value)
@@ -99,9 +101,8 @@ def test_one_record_that_raises_costs_itself(
     assert "a bug of ours, please report it; the record is left out" in line.message
 
 
-@pytest.mark.parametrize(("name", "data"), [("observe_rows", ROWS), ("observe_rows", TIMED)])
-def test_a_block_that_raises_is_judged_row_by_row(monkeypatch, name: str, data: str) -> None:
-    plant(monkeypatch, TrainingRun, name)
+@pytest.mark.parametrize("data", [ROWS, TIMED])
+def test_a_block_that_raises_is_judged_row_by_row(monkeypatch, data: str) -> None:
     plant(monkeypatch, TrainingRun, "observe")
     monitor, alerts = judged("a.jsonl", data.encode())
     assert "NonFiniteLoss firing" in alerts

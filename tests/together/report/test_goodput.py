@@ -17,7 +17,6 @@ from ldlm_monitor.base.records import Position, Sample
 from ldlm_monitor.finished.report.document import report
 from ldlm_monitor.judge.run.accounted_steps import AccountedSteps
 from ldlm_monitor.judge.run.file_rows import FileRows, FileSteps
-from ldlm_monitor.judge.run.quantity import ValueSource
 from ldlm_monitor.judge.run.time_account import MARKS, TimeAccount
 from ldlm_monitor.service.cli import main
 from ldlm_monitor.service.cli.flags import replay_of, settings_for_inputs
@@ -388,7 +387,7 @@ def a_step(step: int, at: float, *, epoch: float | None = None, path: str = "r.l
 
 
 def alone(sample: Sample, at: float) -> FileRows:
-    return FileSteps().rows_of(sample, at, ValueSource.TEXT, timed=True)
+    return FileSteps().rows(sample, (at,), timed=True)
 
 
 def test_gpu_hours_are_those_of_all_ranks() -> None:

@@ -1,7 +1,7 @@
 """The explanation of an alert: the log line that made it fire, its incident, the root cause."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeAlias
@@ -26,31 +26,30 @@ lose words (Slack's messages show 1,700), longer ones swell the state and every 
 class EvidenceFinder:
     """Finds the log line that made an alert begin, and stores it until the alert ends.
 
-    `chunk`: the chunk being judged, from which the line's text is copied; None while records are
-    judged that come from no file.
+    The line's text is copied from the chunks that are being judged.
     """
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self.chunk: Chunk | None = None
+        self._chunks: dict[str, Chunk] = {}
         self._found: dict[str, SourceLine] = {}
 
     @contextmanager
-    def looking_at(self, chunk: Chunk | None, run_name: str) -> Iterator[None]:
-        """Judge a chunk's records of a run in this context; None leaves everything as it is."""
-        before, self.chunk = self.chunk, chunk or self.chunk
+    def looking_at(self, chunks: Sequence[Chunk], run_name: str) -> Iterator[None]:
+        """Judge records of a run in chunks of its files, and store the line of its last step.
+
+        Without chunks, everything stays as it is.
+        """
+        if not chunks:
+            yield
+            return
+        before, self._chunks = self._chunks, {chunk.path: chunk for chunk in chunks}
         try:
             yield
-            if chunk is not None:
-                self.store_progress_line(run_name)
+            if (run := self._fleet.get(run_name)) is not None:
+                run.progress_line = self._text(run.life.progress_position) or run.progress_line
         finally:
-            self.chunk = before
-
-    def store_progress_line(self, run_name: str) -> None:
-        """Store the log line of the run's last step, if `chunk` contains it."""
-        run = self._fleet.get(run_name)
-        if run is not None:
-            run.progress_line = self._text(run.life.progress_position) or run.progress_line
+            self._chunks = before
 
     def position(self, alert: str, labels: Mapping[str, str]) -> Position | None:
         """The position of the line that made an active alert begin; None if none was found."""
@@ -100,8 +99,8 @@ class EvidenceFinder:
         )
 
     def _text(self, position: Position) -> str | None:
-        chunk = self.chunk
-        if chunk is None or chunk.framed or chunk.path != position.path:
+        chunk = self._chunks.get(position.path)
+        if chunk is None or chunk.framed:
             return None
         start = position.offset - chunk.offset
         return _line(chunk.data, start) if 0 <= start < len(chunk.data) else None

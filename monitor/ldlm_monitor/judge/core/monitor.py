@@ -25,7 +25,7 @@ from ldlm_monitor.judge.run.fleet import Fleet
 from ldlm_monitor.judge.run.replicas import CHECKSUM
 from ldlm_monitor.judge.run.stall import Stall
 from ldlm_monitor.judge.run.training_run import TrainingRun
-from ldlm_monitor.logs.parse import Parser, is_rows
+from ldlm_monitor.logs.parse import Parser
 from ldlm_monitor.logs.parse.run_names import RunNames
 from ldlm_promrules.alerting import NO_CONTEXT, Context, RuleSet
 from ldlm_promrules.promql import Expression
@@ -98,28 +98,25 @@ class Monitor:
         if since is not None:
             self._rows.add(chunk, items, now)
             return transitions
-        self.evidence.chunk, self._timed = chunk, chunk.timed
-        for found in items:
-            if isinstance(found, SampleBlock):
-                transitions += self._take_block(found, now - chunk.age)
-            else:
-                transitions += self.observe((found,), now - chunk.age)
-        self.evidence.store_progress_line(origin.run)
-        self.evidence.chunk, self._timed = None, True
+        self._timed = chunk.timed
+        with self.evidence.looking_at((chunk,), origin.run):
+            for item in items:
+                transitions += self._observe(item, now - chunk.age)
+        self._timed = True
         return transitions
 
     def observe(self, records: Iterable[Record], now: float) -> list[Transition]:
         """Take in records read at `now` (Unix seconds), each at its time in `clock` to `now`."""
-        transitions: list[Transition] = []
-        for record in records:
-            at = now if record.time is None else min(record.time + self.ahead, now)
-            try:
-                self.runs.leave_out_before(record, at - self.clock)
-                transitions += self.advance(at)
-                transitions += self._take(record, at)
-            except Exception as fault:  # noqa: BLE001 # a bug of ours costs one record
-                self.parser.note_fault(record.position, fault)
-        return transitions
+        return [each for record in records for each in self._observe(record, now)]
+
+    def _observe(self, item: SampleBlock | Record, now: float) -> list[Transition]:
+        if not isinstance(item, SampleBlock):
+            at = now if item.time is None else min(item.time + self.ahead, now)
+            return self._take((TimedRows(item, (at,)),))
+        if item.times is None:
+            return self._take((TimedRows(item, [now] * len(item)),))
+        self._rows.put(item, [min(at + self.ahead, now) for at in item.times], None)
+        return self._play(math.inf)
 
     def tick(self, now: float) -> list[Transition]:
         """Run all timers up to `now` (Unix seconds): stalls, `for`, staleness, evaluations.
@@ -227,72 +224,42 @@ class Monitor:
         try:
             while (first := self._rows.first()) < until:
                 transitions += self.advance(first)
-                stop = min(until, self.timer())
-                found = self._rows.together(stop) if first >= self.clock else {}
-                taken = self._play_together(found)
-                transitions += self._play_singly(until) if taken is None else taken
+                calm = min(until, self.timer()) if first >= self.clock else -math.inf
+                for found in self._rows.next(until, calm, self.runs.only_advance):
+                    transitions += self._take(found)
         except Exception:  # a bug of ours: what is left would raise at each later call
             self._rows.clear()
             raise
         return transitions
 
-    def _play_together(self, found: Mapping[str, Sequence[TimedRows]]) -> list[Transition] | None:
-        """The transitions of all these rows; None if a run has to take them one by one."""
-        runs = [self.runs.get(name) for name in found]
-        if not runs or not all(run and run.life.only_advances(found[run.name]) for run in runs):
-            return None
-        transitions: list[Transition] = []
-        for run in filter(None, runs):
-            rows = found[run.name]
-            for each in rows:
-                self._rows.take(each.block.path, len(each.times))
-            try:
-                run.observe_rows(rows)
-            except Exception as fault:  # noqa: BLE001 # a bug of ours: singly; some count twice
-                self.parser.note_fault(rows[0].block.sample(0).position, fault)
-                samples = chain(*(each.block.samples() for each in rows))
-                transitions += self.observe(samples, rows[-1].times[-1])
-                continue
-            self.clock = max(self.clock, rows[-1].times[-1])
-            chunks = {each.block.path: each.chunk for each in rows}
-            with self.evidence.looking_at(chunks.get(run.life.progress_position.path), run.name):
-                transitions += self._judge_at_once(run, None)
-        return transitions
-
-    def _play_singly(self, until: float) -> list[Transition]:
-        """The transitions of the next rows before `until`, as many as there are files."""
-        transitions: list[Transition] = []
-        for when, record, chunk in self._rows.singly(until):
-            with self.evidence.looking_at(chunk, record.run):
-                transitions += self.observe((record,), when)
-        return transitions
-
-    def _take_block(self, block: SampleBlock, now: float) -> list[Transition]:
-        if block.times is not None:
-            times = [min(at + self.ahead, now) for at in block.times]
-            self._rows.put(block, times, None)
-            return self._play(math.inf)
-        transitions = self.advance(now)
-        self._rows.forget(block.path)
-        run = self.runs.of(block.sample(0), now)
+    def _take(self, found: Sequence[TimedRows]) -> list[Transition]:
+        """Judge rows of a run, or one record, at their times: several only if they advance it."""
+        record, at, transitions = found[0].first, found[-1].times[-1], list[Transition]()
+        chunks = [each.chunk for each in found if each.chunk is not None]
         try:
-            urgent = run.observe_rows([TimedRows(block, [now] * len(block))], timed=self._timed)
-        except Exception as fault:  # noqa: BLE001 # a bug of ours: its rows singly; some count twice
-            self.parser.note_fault(block.sample(0).position, fault)
-            return transitions + self.observe(block.samples(), now)
-        return transitions + self._judge_at_once(run, urgent)
+            with self.evidence.looking_at(chunks, record.run):
+                self.runs.leave_out_before(record, found[0].times[0] - self.clock)
+                transitions += self.advance(at)
+                transitions += self._judge(self.runs.of(record, at), found, at)
+        except Exception as fault:  # noqa: BLE001 # a bug of ours costs one record
+            self.parser.note_fault(record.position, fault)
+            if isinstance(found[0].item, SampleBlock):  # its rows singly; some count twice
+                alone = chain.from_iterable(each.singly() for each in found)
+                transitions += chain.from_iterable(self._take((each,)) for each in alone)
+        return transitions
 
-    def _take(self, record: Record, at: float) -> list[Transition]:
-        self._rows.forget(record.position.path)
-        run = self.runs.of(record, at)
-        if isinstance(record, Event) and record.kind == CHECKSUM:
-            found = run.replicas.observe(record, run.logged.world_size)
-            return [] if found is None else self._take(found, at)
-        rows = is_rows(record.position.path)
-        urgent = run.observe(record, at, max(at, self.clock), rows=rows, timed=self._timed)
-        if isinstance(record, Event):
-            self._events.extend((record,))
-            self._incidents.take(record, self.clock)
+    def _judge(self, run: TrainingRun, found: Sequence[TimedRows], at: float) -> list[Transition]:
+        event = found[0].item
+        if not isinstance(event, Event):
+            return self._judge_at_once(
+                run, run.observe(found, max(at, self.clock), timed=self._timed)
+            )
+        if event.kind == CHECKSUM:
+            differs = run.replicas.observe(event, run.logged.world_size)
+            return [] if differs is None else self._judge(run, (TimedRows(differs, (at,)),), at)
+        urgent = run.observe(found, max(at, self.clock), timed=self._timed)
+        self._events.extend((event,))
+        self._incidents.take(event, self.clock)
         return self._judge_at_once(run, urgent)
 
     def _judge_at_once(self, run: TrainingRun, urgent: str | None) -> list[Transition]:

@@ -3,7 +3,7 @@
 import math
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import chain, islice, repeat
 from typing import TypeAlias
@@ -40,7 +40,6 @@ class RowsInOrder:
     def __init__(self) -> None:
         self._tracks: dict[str, _Track] = {}
         self._latest: dict[str, float] = {}
-        self._next: dict[str, tuple[object, ...]] = {}  # what follows the last record of a file
 
     def add(self, chunk: Chunk, items: Iterable[_Item], now: float) -> None:
         """Add a chunk's rows, each at its own time or the latest one above it in its file.
@@ -65,12 +64,7 @@ class RowsInOrder:
 
     def put(self, item: _Item, times: Sequence[float], chunk: Chunk | None) -> None:
         """Add a block, or a record, whose rows come at `times`."""
-        path = item.path if isinstance(item, SampleBlock) else item.position.path
-        self._tracks.setdefault(path, _Track()).items.append((item, times, chunk))
-
-    def forget(self, path: str) -> None:
-        """Note that a record of a file was judged that is not among these rows."""
-        self._next.pop(path, None)
+        self._tracks.setdefault(_path_of(item), _Track()).items.append((item, times, chunk))
 
     def first(self) -> float:
         """When the next row comes; infinite without any."""
@@ -78,30 +72,23 @@ class RowsInOrder:
             (track.items[0][1][track.at] for track in self._tracks.values()), default=math.inf
         )
 
-    def together(self, until: float) -> Mapping[str, Sequence[TimedRows]]:
-        """By run, the rows of blocks before `until` and before any other record, by their ends.
+    def next(
+        self, until: float, calm_until: float, only_advance: Callable[[Sequence[TimedRows]], bool]
+    ) -> Iterator[Sequence[TimedRows]]:
+        """What is to be judged next, each item of one run.
 
-        Empty if a file's last record was no row with the same keys.
+        The rows of blocks before `calm_until`, and before any other record, go together if
+        `only_advance` is true of those of each run, which come by their ends. Otherwise it is the
+        next rows before `until`, each alone, as many as there are files. What was yielded counts as
+        judged when the next is asked for.
         """
-        stop = min(until, *(track.ends() for track in self._tracks.values()))
-        found: list[TimedRows] = []
-        for path, track in self._tracks.items():
-            item, times, chunk = track.items[0]
-            end = bisect_left(times, stop, track.at)
-            if end > track.at and isinstance(item, SampleBlock):
-                if self._next.get(path) != _next_of(item, track.at):
-                    return {}
-                found.append(TimedRows(item.part(track.at, end), times[track.at : end], chunk))
-        by_run: dict[str, list[TimedRows]] = {}
-        for rows in sorted(found, key=lambda rows: rows.times[-1]):
-            by_run.setdefault(rows.block.run, []).append(rows)
-        return by_run
-
-    def singly(self, until: float) -> Iterator[tuple[float, Record, Chunk | None]]:
-        """The next rows before `until`, as many as there are files, each with its time and chunk.
-
-        A row counts as judged when the next one is asked for.
-        """
+        together = self._together(calm_until)
+        if together and all(map(only_advance, together)):
+            for found in together:
+                for rows in found:
+                    self._take(_path_of(rows.item), len(rows.times))
+                yield found
+            return
         tracks = [*self._tracks.items()]
         moments = [zip(track.times(), repeat(index)) for index, (_, track) in enumerate(tracks)]
         for when, index in islice(merge(*moments), len(tracks)):
@@ -109,26 +96,39 @@ class RowsInOrder:
                 break
             path, track = tracks[index]
             item, _, chunk = track.items[0]
-            yield when, item.sample(track.at) if isinstance(item, SampleBlock) else item, chunk
-            self.take(path, 1)
+            record = item.sample(track.at) if isinstance(item, SampleBlock) else item
+            at = when if record.time is None else min(record.time, when)
+            yield (TimedRows(record, (at,), chunk),)
+            self._take(path, 1)
+
+    def _together(self, until: float) -> Sequence[Sequence[TimedRows]]:
+        """The rows of blocks before `until` and before any other record, by run."""
+        stop = min(until, *(track.ends() for track in self._tracks.values()))
+        found: list[TimedRows] = []
+        for track in self._tracks.values():
+            item, times, chunk = track.items[0]
+            end = bisect_left(times, stop, track.at)
+            if end > track.at and isinstance(item, SampleBlock):
+                found.append(TimedRows(item.part(track.at, end), times[track.at : end], chunk))
+        by_run: dict[str, list[TimedRows]] = {}
+        for rows in sorted(found, key=lambda rows: rows.times[-1]):
+            by_run.setdefault(rows.item.run, []).append(rows)
+        return [*by_run.values()]
 
     def clear(self) -> None:
         """Drop all rows."""
         self._tracks.clear()
 
-    def take(self, path: str, count: int) -> None:
+    def _take(self, path: str, count: int) -> None:
         """Note that the next `count` rows of a file, all of one block or record, were judged."""
         track = self._tracks[path]
-        item, times, _ = track.items[0]
         track.at += count
-        if isinstance(item, SampleBlock):
-            self._next[path] = _next_of(item, track.at)
-        if track.at == len(times):
+        if track.at == len(track.items[0][1]):
             track.items.popleft()
             track.at = 0
         if not track.items:
             del self._tracks[path]
 
 
-def _next_of(block: SampleBlock, index: int) -> tuple[object, ...]:
-    return (block.rank, block.first_line + index, *block.values)
+def _path_of(item: SampleBlock | Record) -> str:
+    return item.path if isinstance(item, SampleBlock) else item.position.path

@@ -7,8 +7,7 @@ from itertools import accumulate
 from ldlm_monitor.base.goodput import Goodput
 from ldlm_monitor.base.points import Labels, Point, make_labels
 from ldlm_monitor.base.records import Event
-from ldlm_monitor.judge.run.file_rows import FileRows
-from ldlm_monitor.judge.run.quantity import ValueSource
+from ldlm_monitor.judge.run.file_rows import FileRows, ValueSource
 from ldlm_monitor.judge.run.time_account import TimeAccount
 from ldlm_monitor.logs.parse.meanings import meaning_of
 

@@ -6,6 +6,7 @@ restarts. Causes, steps and ends belong to an attempt.
 
 from ldlm_monitor.base.records import Event, Record, Sample
 from ldlm_monitor.judge.run.endings import VICTIM_SECONDS, is_fatal
+from ldlm_monitor.judge.run.file_rows import FileSteps
 from ldlm_monitor.logs.parse.meanings import meaning_of
 
 LEAST_FALL = 0.01
@@ -22,29 +23,21 @@ def is_new_failure(event: Event, seconds: float) -> bool:
 
 
 class Attempts:
-    """Counts the attempts of a run; `number` is that of the present one, from 1.
+    """Counts the attempts of the run whose files' steps are in `steps`; `number` is that of the
+    present one, from 1.
 
     `counts_in_epoch`: steps begin again with each epoch, so that they show no place in the run.
     `epoch`: that of the last sample with a step.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, steps: FileSteps) -> None:
+        self._steps = steps
         self.number = 1
         self.counts_in_epoch = False
         self._launched = 1
-        self._lived: set[str] = set()
         self.epoch: float | None = None
         self._restarting = False
         self._attending: set[int] = set()
-
-    def note_life(self, path: str) -> None:
-        """Store that a file has steps or an end of the present attempt."""
-        self._lived.add(path)
-
-    def continue_file(self, before: str, path: str) -> None:
-        """See `Fleet.continue_file`."""
-        if before in self._lived:
-            self._lived.add(path)
 
     def is_relaunched_by(self, record: Record) -> bool:
         """Whether a record is of a later launch in the same log: a program's start or settings, or
@@ -52,7 +45,8 @@ class Attempts:
         counts.
         """
         if isinstance(record, Event):
-            return "first words" in meaning_of(record).words and record.position.path in self._lived
+            lived = record.position.path in self._steps.lived
+            return lived and "first words" in meaning_of(record).words
         epoch = record.epoch if isinstance(record, Sample) else None
         return epoch is not None and self.epoch is not None and self.epoch - epoch >= 1
 
@@ -66,7 +60,7 @@ class Attempts:
         begins at 0 again with each launch.
         """
         fields, words = event.fields, meaning_of(event).words
-        lived = event.position.path in self._lived
+        lived = event.position.path in self._steps.lived
         if "restart" in words:
             count = fields.get("restart_count")
             if isinstance(count, int):
@@ -115,7 +109,7 @@ class Attempts:
             return False
         self.number = number
         self._launched = number if launched else self._launched
-        self._lived.clear()
+        self._steps.lived.clear()
         self._attending.clear()
         self.epoch = None
         self.counts_in_epoch = False

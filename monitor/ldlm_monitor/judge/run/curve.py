@@ -5,8 +5,9 @@ from array import array
 from collections.abc import Sequence
 
 from ldlm_monitor.base.names import CANONICAL_PREFIXES
-from ldlm_monitor.base.records import Sample, SampleBlock
+from ldlm_monitor.base.records import Position
 from ldlm_monitor.base.snapshot import CurveView
+from ldlm_monitor.judge.run.file_rows import FileRows
 
 CAPACITY = 512
 """Most buckets of a curve. A choice: two for each of a screen's 256 columns; more only cost memory.
@@ -46,33 +47,25 @@ class RunCurve:
         self.lows, self.highs, self.means = array("f"), array("f"), array("f")
         self.nonfinite, self.origins = array("I"), array("H")
 
-    def add(self, sample: Sample, at: float, value: float) -> None:
-        """Add a value logged at `at` (Unix seconds); a step's second finite value is ignored."""
-        finite = math.isfinite(value)
-        step = sample.step
-        if step is None:
-            step = 0 if self.last_step is None else self.last_step + 1
-        elif step == self.last_step and finite:
-            return  # a bar that was redrawn
-        self._open(step, at, sample.position.path, sample.position.line, sample.position.offset)
-        self._filled += 1
-        if finite:
-            self._rest.append(value)
-        else:
-            self.nonfinite[-1] += 1
+    def extend(self, column: Sequence[float], rows: FileRows, places: Sequence[int]) -> None:
+        """Add the values of the rows at `places`, finite but for those of a row alone.
 
-    def extend(self, block: SampleBlock, times: Sequence[float], column: Sequence[float]) -> None:
-        """Add a block's column of finite values, logged at `times`."""
-        index, end = 0, len(column)
+        A step's second finite value is ignored: a bar that was redrawn.
+        """
+        steps = rows.steps or (0 if self.last_step is None else self.last_step + 1,)
+        finite, end = math.isfinite(column[0]), len(column)
+        index = int(finite and steps[places[0]] == self.last_step)
         while index < end:
-            line, offset = block.first_line + index, block.offsets[index]
-            self._open(block.steps[index], times[index], block.path, line, offset)
+            place = places[index]
+            self._open(steps[place], rows.times[place], rows.position(place))
             room = min(self._width - self._filled, end - index)
             self._filled += room
-            whole = index == 0 and room == end
-            self._rest.extend(column if whole else column[index : index + room])
+            if finite:
+                self._rest.extend(column if room == end else column[index : index + room])
+            else:
+                self.nonfinite[-1] += 1
             index += room
-        self.last_step = block.steps[end - 1]
+        self.last_step = steps[places[-1]]
 
     def view(self) -> CurveView:
         """An immutable copy of the curve."""
@@ -81,7 +74,7 @@ class RunCurve:
             files=tuple(self.files), **{name: getattr(self, name)[:] for name in _COLUMNS}
         )
 
-    def _open(self, step: int, at: float, path: str, line: int, offset: int) -> None:
+    def _open(self, step: int, at: float, position: Position) -> None:
         """Open a bucket, unless the last one has room."""
         fell = self.last_step is not None and step < self.last_step
         if not self.steps or fell or self._filled >= self._width:
@@ -90,9 +83,9 @@ class RunCurve:
                 self._halve()
             self.steps.append(step)
             self.times.append(at)
-            self.lines.append(line)
-            self.offsets.append(offset)
-            origin = self.files.setdefault(path, len(self.files))
+            self.lines.append(position.line)
+            self.offsets.append(position.offset)
+            origin = self.files.setdefault(position.path, len(self.files))
             self.origins.append(min(origin, 65535))  # type H holds no more: later files share it
             for column in (self.lows, self.highs, self.means):
                 column.append(math.nan)

@@ -1,19 +1,51 @@
-"""Rows of one file and rank as a run's owners of steps get them: a sample is a block of one."""
+"""Rows of one file and rank, as a run's owners of steps get them: a sample is a block of one."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
+from functools import lru_cache
 
-from ldlm_monitor.base.records import Sample, SampleBlock
-from ldlm_monitor.judge.run.quantity import ValueSource
+from ldlm_monitor.base.records import Position, Sample, SampleBlock, row_source
+from ldlm_monitor.logs.parse import is_rows, is_tracker
+
+_ALONE = (0,)  # the place of a sample among its rows
+
+
+class ValueSource(IntEnum):
+    """Where a value comes from, the best first (contract: "One value, one source")."""
+
+    CALLBACK = 0  # rows of our callback: exact values of each rank
+    JSONL = 1  # rows of a trainer
+    TRACKER = 2  # event files of TensorBoard and W&B, written up to two minutes late
+    TEXT = 3  # lines of a log, rounded
+    BAR = 4  # progress bars, rounded and smoothed
+    INFERRED = 5  # lines of an unknown format
+
+
+def source_of(sample: Sample) -> ValueSource:
+    """The source of a sample, by its file's name and its values."""
+    known = _source_by_name(sample.position.path)
+    if known is not None:
+        return known
+    if sample.source == "inferred":
+        return ValueSource.INFERRED
+    return ValueSource.BAR if "progress" in sample.values else ValueSource.TEXT
+
+
+@lru_cache(maxsize=4096)  # a choice: as many files as a fleet writes at once
+def _source_by_name(path: str) -> ValueSource | None:
+    if is_rows(path):
+        return ValueSource.CALLBACK if row_source(path) == "callback" else ValueSource.JSONL
+    return ValueSource.TRACKER if is_tracker(path.rsplit("/", 1)[-1]) else None
 
 
 @dataclass(slots=True)
 class FileRows:
-    """Consecutive rows of one file and rank; all but the last only advance the step.
+    """Consecutive rows of one file and rank, in the order of their times.
 
     `steps` rise, and are empty where the record has none. `times`: when each row was logged, Unix
     seconds if `timed`, else only an order. `previous`: the step before the first row. `block` has
-    the rows before `last`; it is None for a single record.
+    all rows, `last` among them; it is None for a single record.
     """
 
     last: Sample
@@ -24,6 +56,9 @@ class FileRows:
     timed: bool = True
     block: SampleBlock | None = None
 
+    def __len__(self) -> int:
+        return len(self.times)
+
     @property
     def falls(self) -> bool:
         """Whether the first step is below the one before it: a resume."""
@@ -33,6 +68,18 @@ class FileRows:
     def key(self) -> tuple[str, int | None]:
         """The file and the rank."""
         return self.last.position.path, self.last.rank
+
+    def columns(self) -> Iterator[tuple[str, Sequence[float], Sequence[int]]]:
+        """Each quantity, its values, and the places of the rows that have them."""
+        if self.block is None:
+            for quantity, value in self.last.values.items():
+                yield quantity, (value,), _ALONE
+            return
+        everywhere = range(len(self.times))
+        for quantity, column in self.block.values.items():
+            yield quantity, column, everywhere
+        for quantity, cells in self.block.sparse.items():
+            yield quantity, tuple(cells.values()), tuple(cells)
 
     def column(self, quantity: str) -> Sequence[float]:
         """The quantity's value in each row; empty if not each row has it."""
@@ -47,61 +94,66 @@ class FileRows:
             return self.block.times
         return None if self.last.time is None else (self.last.time,)
 
-    def sample(self, row: int) -> Sample:
-        """The sample of one row, from 0."""
-        return self.last if self.block is None else self.block.sample(row)
+    def sample(self, place: int) -> Sample:
+        """The sample of the row at a place, from 0."""
+        alone = self.block is None or place == len(self.times) - 1
+        return self.last if alone else self.block.sample(place)  # type: ignore[union-attr]
+
+    def position(self, place: int) -> Position:
+        """Where the row at a place stands."""
+        if self.block is None:
+            return self.last.position
+        line, offset = self.block.first_line + place, self.block.offsets[place]
+        return Position(self.block.path, line, offset)
 
     def singly(self) -> Iterator["FileRows"]:
         """The same rows, each alone."""
-        return map(self._alone, range(len(self.steps)))
+        return map(self._alone, range(len(self)))
 
-    def ends(self) -> Iterator["FileRows"]:
+    def ends(self) -> Sequence["FileRows"]:
         """The first and the last row, each alone; a row alone is both."""
-        return map(self._alone, (0, len(self.steps) - 1))
+        return [self] if len(self) == 1 else [self._alone(0), self._alone(len(self) - 1)]
 
-    def _alone(self, row: int) -> "FileRows":
-        previous = self.steps[row - 1] if row else self.previous
-        sample, times = self.sample(row), self.times[row : row + 1]
-        return FileRows(sample, self.source, (sample.step or 0,), times, previous, self.timed)
+    def _alone(self, place: int) -> "FileRows":
+        previous = self.steps[place - 1] if place else self.previous
+        steps, times = self.steps[place : place + 1], self.times[place : place + 1]
+        return FileRows(self.sample(place), self.source, steps, times, previous, self.timed)
 
 
 class FileSteps:
-    """The last step of each file and rank in the present attempt: `last`."""
+    """What the files of a run have of its present attempt.
+
+    `last`: the last step of each file and rank. `lived`: the files that have steps or an end.
+    """
 
     def __init__(self) -> None:
         self.last: dict[tuple[str, int | None], int] = {}
+        self.lived: set[str] = set()
 
     def __bool__(self) -> bool:
         return bool(self.last)
 
-    def note(self, rows: FileRows) -> None:
-        """Store the last step of rows that have steps."""
-        self.last[rows.key] = rows.steps[-1]
+    def note(self, key: tuple[str, int | None], step: int) -> None:
+        """Store the last step of a file and rank."""
+        self.last[key] = step
+        self.lived.add(key[0])
 
-    def rows_of(self, sample: Sample, at: float, source: ValueSource, *, timed: bool) -> FileRows:
-        """A sample that was logged at `at`, as rows."""
-        steps = () if sample.step is None else (sample.step,)
-        previous = self.last.get((sample.position.path, sample.rank))
-        return FileRows(sample, source, steps, (at,), previous, timed)
-
-    def rows_of_block(
-        self,
-        block: SampleBlock,
-        last: Sample,
-        times: Sequence[float],
-        source: ValueSource,
-        *,
-        timed: bool,
-    ) -> FileRows:
-        """A block whose rows were logged at `times`, as rows; `last` is its last one."""
-        previous = self.last.get((block.path, block.rank))
-        return FileRows(last, source, block.steps, times, previous, timed, block)
+    def rows(self, item: Sample | SampleBlock, times: Sequence[float], *, timed: bool) -> FileRows:
+        """A sample or a block, logged at `times`, as rows after the stored ones of its file."""
+        if isinstance(item, SampleBlock):
+            block, last, steps = item, item.sample(len(item) - 1), item.steps
+        else:
+            block, last, steps = None, item, () if item.step is None else (item.step,)
+        previous = self.last.get((last.position.path, last.rank))
+        return FileRows(last, source_of(last), steps, times, previous, timed, block)
 
     def clear(self) -> None:
-        """Forget all steps: another attempt begins."""
+        """Forget the steps: others begin."""
         self.last.clear()
 
     def continue_file(self, before: str, path: str) -> None:
         """See `Fleet.continue_file`."""
         for file, rank in [key for key in self.last if key[0] == before]:
             self.last[path, rank] = self.last.pop((file, rank))
+        if before in self.lived:
+            self.lived.add(path)

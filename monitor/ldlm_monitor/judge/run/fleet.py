@@ -1,11 +1,11 @@
 """All runs together: which run a record belongs to, what is due, what is exported."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 
 from ldlm_monitor.base.points import Point
-from ldlm_monitor.base.records import Record
+from ldlm_monitor.base.records import Record, TimedRows
 from ldlm_monitor.judge.run.stall import Stall
 from ldlm_monitor.judge.run.training_run import TrainingRun
 from ldlm_monitor.judge.run.verdict import ProbeCandidate
@@ -51,6 +51,11 @@ class Fleet:
             run.read_to(self._read_to.get(record.run, math.inf))
             self._runs[record.run] = run
         return run
+
+    def only_advance(self, found: Sequence[TimedRows]) -> bool:
+        """Whether rows of one run only advance it, see `Lifecycle.only_advances`."""
+        run = self._runs.get(found[0].item.run)
+        return run is not None and run.life.only_advances(found)
 
     def continue_file(self, name: str, before: str, path: str) -> None:
         """Let the file `path` of a run go on as the older file `before` of its log ended."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from operator import sub
 
 from ldlm_monitor.base.names import ENDED_STATES
-from ldlm_monitor.base.records import Event, Heartbeat, Position, TimedRows
+from ldlm_monitor.base.records import Event, Heartbeat, Position, SampleBlock, TimedRows
 from ldlm_monitor.judge.run.attempts import Attempts, is_new_failure
 from ldlm_monitor.judge.run.endings import STRAY_SECONDS, EndingTracker
 from ldlm_monitor.judge.run.file_rows import FileRows, FileSteps
@@ -39,7 +39,7 @@ class Lifecycle:
         self._paused_by: str | None = None
         self._stalled = self._late = self._training = self._announces_phases = False
         self._highest_step, self._stride = -1, 0
-        self.ending, self.attempts, self.goal = EndingTracker(), Attempts(), StepGoal()
+        self.ending, self.attempts, self.goal = EndingTracker(), Attempts(self.steps), StepGoal()
 
     @property
     def state(self) -> str:
@@ -148,7 +148,8 @@ class Lifecycle:
         doubtful = self._stalled or self.is_paused or self.ending.assumed is not None
         paused = found[-1].times[-1] - self.last_progress_at >= self.pace.least
         return not (doubtful or paused) and all(
-            self.steps.last.get((block.path, block.rank), block.steps[0]) < block.steps[0]
+            isinstance(block, SampleBlock)
+            and self.steps.last.get((block.path, block.rank), block.steps[0]) < block.steps[0]
             and not is_sign_of_life(block.values)
             and self.goal.only_counts(block)
             for block, *_ in found
@@ -156,8 +157,7 @@ class Lifecycle:
 
     def _advance_together(self, found: Sequence[FileRows]) -> None:
         for rows in found:
-            self.steps.note(rows)
-            self.attempts.note_life(rows.last.position.path)
+            self.steps.note(rows.key, rows.steps[-1])
         self.attempts.epoch = found[-1].last.epoch
         self.goal.count(sum(len(rows.times) for rows in found) - 1)
         steps, times, furthest = advances(found, self._highest_step)
@@ -211,7 +211,7 @@ class Lifecycle:
             patience = 0.0 if self.progress_step is None else self.pace.limit("running")
             self.ending.observe(event, at, phase=self.phase, patience=patience)
         if self._is_over:
-            self.attempts.note_life(event.position.path)
+            self.steps.lived.add(event.position.path)
         return begins
 
     def _observe_exit(self, event: Event, at: float) -> None:
@@ -229,8 +229,7 @@ class Lifecycle:
         if previous == step:
             return
         back = previous is not None and step < previous
-        self.steps.last[source] = step
-        self.attempts.note_life(position.path)
+        self.steps.note(source, step)
         # The same step in another file is no progress.
         if back or step > self._highest_step:
             self._highest_step = step
@@ -281,7 +280,6 @@ class Lifecycle:
     def continue_file(self, before: str, path: str) -> None:
         """See `Fleet.continue_file`."""
         self.steps.continue_file(before, path)
-        self.attempts.continue_file(before, path)
         self.ending.continue_file(before, path)
 
     def shift(self, seconds: float) -> None:

@@ -9,15 +9,15 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from ldlm_monitor.base.points import DERIVED_STEP_SECONDS, PACES, Labels, Point
-from ldlm_monitor.base.records import Event, Sample, SampleBlock, TimedRows
+from ldlm_monitor.base.records import Event, Sample
 from ldlm_monitor.base.snapshot import CurveView, GpuView, Statistics
 from ldlm_monitor.judge.detect import QUANTITIES
 from ldlm_monitor.judge.run.curve import RunCurve, is_charted
+from ldlm_monitor.judge.run.file_rows import FileRows, ValueSource
 from ldlm_monitor.judge.run.quantity import (
     NonfiniteCounts,
     QuantityValues,
     SourceLine,
-    ValueSource,
     exported_name,
     is_of_its_rank,
     labels_of,
@@ -45,76 +45,37 @@ class RunValues:
         self._charted: dict[str, ValueSource] = {}
         self.nonfinite = NonfiniteCounts(run)
         self._order = 0
-        self._among: Sequence[float] = ()  # the sorted times of all rows that are added together
         self.dropped = 0  # values of quantities beyond `MAX_QUANTITIES`
 
-    def observe(
-        self, sample: Sample, source: ValueSource, at: float = 0.0, judged: float | None = None
-    ) -> list[str]:
-        """Add a sample logged at `at` (Unix seconds); returns its newly non-finite quantities.
+    def observe(self, found: Sequence[FileRows], judged: float) -> list[str]:
+        """Add rows as if in the order of their times; returns the newly non-finite quantities.
 
-        `judged`: when it is judged (None: at `at`), from which their alert counts.
+        `judged`: when they are (Unix seconds), from which an alert on those counts.
         """
         alarming: list[str] = []
-        judged = at if judged is None else judged
-        self._order += 1
-        quantities = self._by_rank.setdefault(sample.rank, {})
-        for quantity, value in sample.values.items():
-            kept = quantities.get(quantity)
-            if kept is None or kept.source is not source:
-                kept = self._admit(quantity, sample, source)
-            if kept is not None:
-                kept.add(sample, at, value, self._order)
-            elif quantity not in self._best or quantity in _OF_THE_RUN:
-                continue
-            if not math.isfinite(value):  # judged, whatever a better source says of that step
-                evidence = SourceLine(sample.position, sample.step, order=self._order)
-                best = kept is not None
-                if self.nonfinite.count(quantity, sample.rank, evidence, judged, best=best):
-                    alarming.append(quantity)
+        among = sorted(chain.from_iterable(rows.times for rows in found)) if len(found) > 1 else ()
+        for rows in found:
+            rank, source = rows.last.rank, rows.source
+            quantities = self._by_rank.setdefault(rank, {})
+            for quantity, column, places in rows.columns():
+                last = rows.sample(places[-1])
+                kept = quantities.get(quantity)
+                if kept is None or kept.source is not source:
+                    kept = self._admit(quantity, last, source, len(column))
+                place = places[-1]
+                newer = bisect_right(among, rows.times[place]) if among else place + 1
+                order = self._order + newer
+                if kept is not None:
+                    kept.extend(column, rows, places, last, order)
+                elif quantity not in self._best or quantity in _OF_THE_RUN:
+                    continue
+                if not math.isfinite(column[-1]):  # judged, whatever a better source says of it
+                    evidence = SourceLine(last.position, last.step, order=order)
+                    best = kept is not None
+                    if self.nonfinite.count(quantity, rank, evidence, judged, best=best):
+                        alarming.append(quantity)
+        self._order += sum(map(len, found))
         return alarming
-
-    def together(self, found: Sequence[TimedRows]) -> Iterator[TimedRows]:
-        """The same rows, to be added one after the other as if in the order of their times."""
-        self._among = sorted(chain(*(rows.times for rows in found))) if len(found) > 1 else ()
-        yield from found
-        self._order += len(self._among)
-        self._among = ()
-
-    def observe_block(
-        self,
-        block: SampleBlock,
-        last: Sample,
-        source: ValueSource,
-        times: Sequence[float],
-    ) -> None:
-        """Add rows with equal keys and finite values, logged at `times`, as `observe` adds each.
-
-        `last` is the last row.
-        """
-        among = self._among
-
-        def order(row: int) -> int:
-            return self._order + (bisect_right(among, times[row]) if among else row + 1)
-
-        newest = order(len(block) - 1)
-        self._by_rank.setdefault(block.rank, {})
-        for quantity, column in block.values.items():
-            kept = self._admit(quantity, last, source, len(column))
-            if kept is not None:
-                kept.extend(column, last, newest)
-                if kept.curve is not None:
-                    kept.curve.extend(block, times, column)
-        for quantity, cells in block.sparse.items():
-            index = next(reversed(cells))
-            sample = block.sample(index)
-            kept = self._admit(quantity, sample, source, len(cells))
-            if kept is not None:
-                kept.extend(tuple(cells.values()), sample, order(index))
-                if kept.curve is not None:
-                    for row, value in cells.items():
-                        kept.curve.add(block.sample(row), times[row], value)
-        self._order = self._order if among else newest
 
     def observe_nonfinite(self, event: Event, at: float) -> bool:
         """Count the value that a `nonfinite_metric` event of `at` reports; True if it is new."""

@@ -13,10 +13,10 @@ from ldlm_monitor.base.points import Labels, Point, make_labels
 from ldlm_monitor.base.records import Event, Heartbeat, as_count
 from ldlm_monitor.base.snapshot import RankView
 from ldlm_monitor.base.text.format import mesh_text
-from ldlm_monitor.judge.run.file_rows import FileRows
+from ldlm_monitor.judge.run.file_rows import FileRows, ValueSource
 from ldlm_monitor.judge.run.lifecycle import Lifecycle
 from ldlm_monitor.judge.run.pace import StepDurations
-from ldlm_monitor.judge.run.quantity import SourceLine, ValueSource, labels_of
+from ldlm_monitor.judge.run.quantity import SourceLine, labels_of
 from ldlm_monitor.logs.parse.meanings import meaning_of
 
 PACE_STEPS = 50

@@ -7,39 +7,15 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
 from functools import lru_cache
 
 from ldlm_monitor.base.names import LAST_NONFINITE, created
 from ldlm_monitor.base.points import Labels, Point, make_labels
-from ldlm_monitor.base.records import Position, Sample, row_source
+from ldlm_monitor.base.records import Position, Sample
 from ldlm_monitor.base.snapshot import NonfiniteView
 from ldlm_monitor.judge.detect import CITED, GAUGES_OF
 from ldlm_monitor.judge.run.curve import RunCurve
-from ldlm_monitor.logs.parse import is_tracker
-
-
-class ValueSource(IntEnum):
-    """Where a value comes from, the best first (contract: "One value, one source")."""
-
-    CALLBACK = 0  # rows of our callback: exact values of each rank
-    JSONL = 1  # rows of a trainer
-    TRACKER = 2  # event files of TensorBoard and W&B, written up to two minutes late
-    TEXT = 3  # lines of a log, rounded
-    BAR = 4  # progress bars, rounded and smoothed
-    INFERRED = 5  # lines of an unknown format
-
-
-def source_of(sample: Sample, *, rows: bool) -> ValueSource:
-    """The source of a sample, by its file's name and its values. `rows`: the file is JSON lines."""
-    name = sample.position.path.rsplit("/", 1)[-1]
-    if rows:
-        return ValueSource.CALLBACK if row_source(name) == "callback" else ValueSource.JSONL
-    if is_tracker(name):
-        return ValueSource.TRACKER
-    if sample.source == "inferred":
-        return ValueSource.INFERRED
-    return ValueSource.BAR if "progress" in sample.values else ValueSource.TEXT
+from ldlm_monitor.judge.run.file_rows import FileRows, ValueSource
 
 
 def is_of_its_rank(quantity: str, source: ValueSource) -> bool:
@@ -142,25 +118,26 @@ class QuantityValues:
     value: float = math.nan
     recent: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
 
-    def add(self, sample: Sample, at: float, value: float, order: int) -> None:
-        """Add a value of a sample logged at `at`; a redrawn bar repeats its values."""
-        if self.fresh is not None and (
-            sample.step is None or sample.step != self.sample.step or self.sample is sample
-        ):
-            self.fresh.append(value)
-        self.value, self.sample, self.order = value, sample, order
-        self.recent.append(value)
-        if self.curve is not None:
-            self.curve.add(sample, at, value)
+    def extend(
+        self,
+        column: Sequence[float],
+        rows: FileRows,
+        places: Sequence[int],
+        last: Sample,
+        order: int,
+    ) -> None:
+        """Add the values of the rows at `places`, the last of them from the sample `last`.
 
-    def extend(self, column: Sequence[float], last: Sample, order: int) -> None:
-        """Add several finite values, the last of them from `last`."""
-        self.value = column[-1]
-        self.sample = last
-        self.order = order
-        self.recent.extend(column[-WINDOW:])
+        A redrawn bar repeats the values of its step.
+        """
         if self.fresh is not None:
-            self.fresh.extend(column)
+            known = self.sample.step if self.sample is not last else None
+            repeats = known is not None and rows.steps[places[0]] == known if rows.steps else False
+            self.fresh.extend(column[1:] if repeats else column)
+        self.value, self.sample, self.order = column[-1], last, order
+        self.recent.extend(column[-WINDOW:])
+        if self.curve is not None:
+            self.curve.extend(column, rows, places)
 
 
 METRIC = "ldlm_train_nonfinite_total"  # contract, section 3

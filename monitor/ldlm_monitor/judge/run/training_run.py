@@ -8,16 +8,16 @@ from ldlm_monitor.base.goodput import Goodput
 from ldlm_monitor.base.histogram import Histogram
 from ldlm_monitor.base.names import RESTARTS, RUN_STATES, STEP_DURATION
 from ldlm_monitor.base.points import DERIVED_STEP_SECONDS, Labels, Measured, Point, make_labels
-from ldlm_monitor.base.records import Event, Position, Record, Sample, TimedRows
+from ldlm_monitor.base.records import Event, Heartbeat, Position, Sample, SampleBlock, TimedRows
 from ldlm_monitor.base.snapshot import Health, RunView, VerdictView
 from ldlm_monitor.judge.run.accounted_steps import AccountedSteps, goodput_points
 from ldlm_monitor.judge.run.endings import is_by_person
-from ldlm_monitor.judge.run.file_rows import FileRows
+from ldlm_monitor.judge.run.file_rows import FileRows, ValueSource
 from ldlm_monitor.judge.run.lifecycle import SETTINGS, Lifecycle
 from ldlm_monitor.judge.run.logged_values import RunValues
 from ldlm_monitor.judge.run.pace import STEP_BUCKETS
 from ldlm_monitor.judge.run.progress import EventCounts, LoggedSettings, Progress
-from ldlm_monitor.judge.run.quantity import SourceLine, ValueSource, is_read, newest_line, source_of
+from ldlm_monitor.judge.run.quantity import SourceLine, is_read, newest_line
 from ldlm_monitor.judge.run.replicas import Replicas
 from ldlm_monitor.judge.run.stall import Stall
 from ldlm_monitor.judge.run.verdict import Findings, ProbeCandidate
@@ -53,61 +53,48 @@ class TrainingRun:
         self._begins_anew = False
 
     def observe(
-        self,
-        record: Record,
-        at: float,
-        judged: float | None = None,
-        *,
-        rows: bool,
-        timed: bool = True,
+        self, found: Sequence[TimedRows], judged: float, *, timed: bool = True
     ) -> str | None:
-        """Process a record of `at`; returns why it needs an evaluation at once, otherwise None.
+        """Process rows by the times of their ends, or one record; returns why rules are to be
+        evaluated at once, otherwise None.
 
-        `judged`: when it is judged (None: at `at`), which is later where its line's clock is
-        behind: alerts count from then. `rows`: its file is JSON lines. `timed`: it was written at
-        `at`; if false, `at` is an order.
+        Of rows with times of their own, more than one only if `life.only_advances` is true of them.
+        `judged`: Unix seconds, from which alerts count; later than the times where a line's clock
+        is behind. `timed`: they were written at their times; if false, those are an order.
         """
-        self._note(record.position.path, record.rank)
-        self.life.timed = timed or record.time is not None
-        if isinstance(record, Sample):
-            # A sample at the position of an event is of a bar that the event's lines contain.
-            remark = record.position == self._remark
-            source = ValueSource.BAR if remark else source_of(record, rows=rows)
-            row = self.life.steps.rows_of(record, at, source, timed=self.life.timed)
-            urgent = self._observe_steps((row,))
-            alarming = self.values.observe(record, source, at, judged)
-            return f"nonfinite {record.rank} {' '.join(alarming)}" if alarming else urgent
-        if record.type == "heartbeat":
-            stalled = self.life.state == "stalled"
-            self.life.observe_heartbeat(record, at)
-            self.progress.observe_beat(record, at)
-            self.findings.note_process(record.rank, record.host, record.pid)
-            return "recovered" if stalled and self.life.state != "stalled" else None
-        return self._observe_event(record, at, at if judged is None else judged)
+        self.life.timed = timed or found[0].first.time is not None
+        self._points = None
+        (item, (at, *_), _), *_ = found
+        if isinstance(item, Event):
+            return self._observe_event(item, at, judged)
+        if isinstance(item, Heartbeat):
+            return self._observe_beat(item, at)
+        rows = [
+            self._rows(item, times)
+            for item, times, _ in found
+            if isinstance(item, Sample | SampleBlock)
+        ]
+        return self._observe_rows(rows, judged)
 
-    def observe_rows(self, found: Sequence[TimedRows], *, timed: bool = True) -> str | None:
-        """Process blocks, by the times of their ends; returns a reason or None as `observe` does.
+    def _observe_beat(self, beat: Heartbeat, at: float) -> str | None:
+        self._note(beat.position.path, beat.rank)
+        stalled = self.life.state == "stalled"
+        self.life.observe_heartbeat(beat, at)
+        self.progress.observe_beat(beat, at)
+        self.findings.note_process(beat.rank, beat.host, beat.pid)
+        return "recovered" if stalled and self.life.state != "stalled" else None
 
-        With times of their own, `life.only_advances` is true of them. Without, only the first and
-        the last row of a block show how fast the steps are.
-        """
-        self.life.timed, rows = timed, []
-        for block, times, _ in self.values.together(found):
-            self._note(block.path, block.rank)
-            last = block.sample(len(block) - 1)
-            source = source_of(last, rows=True)
-            self.values.observe_block(block, last, source, times)
-            rows.append(self.life.steps.rows_of_block(block, last, times, source, timed=timed))
-        if found[0].block.times is not None:
-            return self._observe_steps(rows)
-        urgent = [self._observe_steps((end,)) for end in rows[0].ends()]
-        return next(filter(None, reversed(urgent)), None)
+    def _rows(self, item: Sample | SampleBlock, times: Sequence[float]) -> FileRows:
+        rows = self.life.steps.rows(item, times, timed=self.life.timed)
+        self._note(*rows.key)
+        if rows.last.position == self._remark:  # it is of a bar that the event's lines contain
+            rows.source = ValueSource.BAR
+        return rows
 
     def _note(self, path: str, rank: int | None) -> None:
         self.files[path] = None
         if rank is not None and rank < _MAX_RANKS:
             self.ranks.add(rank)
-        self._points = None
 
     def tick(self, at: float) -> bool:
         """Run the timers that are due at `at`; returns whether the state changed."""
@@ -246,19 +233,26 @@ class TrainingRun:
         skipped, ranks = self.progress.skipped_steps, self.logged.world_size
         return self.steps.read(self.life.started_at, ended, self.life.state, skipped, ranks)
 
-    def _observe_steps(self, found: Sequence[FileRows]) -> str | None:
+    def _observe_rows(self, found: Sequence[FileRows], judged: float) -> str | None:
+        """Give rows to all owners of steps and values."""
         stalled = self.life.state == "stalled"
-        for rows in found:
-            if rows.falls:
-                self.values.nonfinite.resume(rows.steps[0])
-            self.steps.observe(rows, stalled=stalled)
-            self.progress.observe(rows)
-        if self.life.observe(found):
-            self._begins_anew = True
-            self.values.take_fresh()  # of the training before
+        # Of rows without times, only the first and the last show how fast the steps are.
+        alone = found[0].own_times() is None
+        for each in ([end] for end in found[0].ends()) if alone else (found,):
+            for rows in each:
+                if rows.falls:
+                    self.values.nonfinite.resume(rows.steps[0])
+                self.steps.observe(rows, stalled=stalled)
+                self.progress.observe(rows)
+            if self.life.observe(each):
+                self._begins_anew = True
+                self.values.take_fresh()  # of the training before
+        if alarming := self.values.observe(found, judged):
+            return f"nonfinite {found[0].last.rank} {' '.join(alarming)}"
         return "recovered" if stalled and self.life.state != "stalled" else None
 
     def _observe_event(self, event: Event, at: float, judged: float) -> str | None:
+        self._note(event.position.path, event.rank)
         meaning = meaning_of(event)
         assumed = self.life.ending.assumed
         end = self.life.end_evidence if assumed is None else assumed.evidence

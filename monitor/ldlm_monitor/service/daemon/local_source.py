@@ -25,6 +25,7 @@ from ldlm_monitor.base.records import Sample
 from ldlm_monitor.base.snapshot import CurveView, Snapshot
 from ldlm_monitor.base.text.sanitize import redact
 from ldlm_monitor.judge.run.curve import CAPACITY, RunCurve
+from ldlm_monitor.judge.run.file_rows import FileSteps
 from ldlm_monitor.logs.history.file_head import first_moment
 from ldlm_monitor.logs.history.row_moments import row_moments
 from ldlm_monitor.logs.parse import Parser
@@ -214,7 +215,8 @@ def detailed(
         if span[0] <= (step := sample.step or 0) <= span[1]:
             near = max(bisect_right(steps, step) - 1, 0)
             at = curve.times[near] if sample.time is None else sample.time
-            fine.add(sample, at, sample.values[quantity])
+            rows = FileSteps().rows(sample, (at,), timed=True)
+            fine.extend((sample.values[quantity],), rows, (0,))
     return fine.view() if len(fine.steps) > stop - first else None
 
 
