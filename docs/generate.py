@@ -1,7 +1,8 @@
 """Writes the parts of pages that come from code: `python docs/generate.py`.
 
-`metrics.md` and the schemas whole, the list of checks in `doctor.md`, the table in `promql.md`, and
-the head of each page in `runbook/`; what stands below a head is written by people, and kept.
+`metrics.md` and the schemas whole, the list of checks in `doctor.md`, the tables in `promql.md` and
+`decisions.md`, and the head of each page in `runbook/`; what stands below a head is written by
+people, and kept.
 """
 
 import json
@@ -19,11 +20,12 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / each) for each in ("monitor", "callback", "doctor", "promrules")]
 
 from ldlm_doctor.model import Check, checks  # noqa: E402 # it need not be installed
-from ldlm_monitor.base.names import SEVERITIES, Metric  # noqa: E402
+from ldlm_monitor.base.names import RUN_STATES, SEVERITIES, Metric  # noqa: E402
 from ldlm_monitor.base.snapshot import Snapshot  # noqa: E402
 from ldlm_monitor.finished.compare.comparison import Comparison  # noqa: E402
 from ldlm_monitor.finished.report.document import Report  # noqa: E402
 from ldlm_monitor.judge.core.exported_metrics import METRICS  # noqa: E402
+from ldlm_monitor.judge.run.run_states import MOVES, PHASES, TRAINS  # noqa: E402
 from ldlm_monitor.records import adapter  # noqa: E402
 from ldlm_monitor.service.notify.webhook import WebhookBody  # noqa: E402
 from ldlm_monitor.service.serve.openapi import Spelled  # noqa: E402
@@ -43,6 +45,7 @@ SECTIONS = "\n## Meaning\n\n## Why\n\n## What to do\n"
 TEMPLATES = re.compile(r"{{ *with .*?{{ *end *}}|{{.*?}}")
 BEGIN, END = "<!-- checks -->", "<!-- end of checks -->"
 TABLES = "<!-- tables -->", "<!-- end of tables -->"  # in promql.md
+STATES = "<!-- states -->", "<!-- end of states -->"  # in decisions.md
 GROUPS = (
     ("Training", "ldlm_train_", "What the trainer logs. `rank`: where a rank reported the value."),
     ("Goodput", "ldlm_goodput_", "Of one run, over its attempts, up to its last step or its end."),
@@ -327,10 +330,26 @@ def promql() -> str:
     return f"{before}{begin}\n\n" + "\n".join(table) + f"\n\n{end}{rest.partition(end)[2]}"
 
 
+def decisions() -> str:
+    """The page of decisions with the table of a run's states."""
+    named = {PHASES: "any", TRAINS: "all while it trains"}
+    rows = ["| what | from | to | it forgets |", "| --- | --- | --- | --- |"]
+    for name, move in MOVES.items():
+        left = named.get(move.leaves) or ", ".join(s for s in RUN_STATES if s in move.leaves)
+        unless = f"; not beside a {move.unless}" if move.unless else ""
+        forgotten = ", ".join(sorted(move.forgets)) or "-"
+        rows.append(
+            f"| **{name}**: {move.by} | {left}{unless} | {move.to or 'the same'} | {forgotten} |"
+        )
+    begin, end = STATES
+    before, _, rest = (PAGES / "decisions.md").read_text("utf-8").partition(begin)
+    return f"{before}{begin}\n\n" + "\n".join(rows) + f"\n\n{end}{rest.partition(end)[2]}"
+
+
 def pages() -> dict[str, str]:
     """All that is made, by its path below docs/."""
     made = {"runbook/index.md": contents(), "metrics.md": metrics(), "doctor.md": doctor()}
-    made["promql.md"] = promql()
+    made |= {"promql.md": promql(), "decisions.md": decisions()}
     return {**runbook(), **made, **schemas()}
 
 

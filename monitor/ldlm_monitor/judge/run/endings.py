@@ -7,6 +7,7 @@ from typing import TypeAlias
 from ldlm_monitor.base.names import ENDED_STATES
 from ldlm_monitor.base.records import Event, Scalar
 from ldlm_monitor.judge.run.pace import LATE
+from ldlm_monitor.judge.run.run_states import ENDS, MOVES
 from ldlm_monitor.logs.parse.meanings import meaning_of, meaning_of_kind
 
 _TABLE = "elastic_failure_table"  # kind of the table in which torchrun lists its failed workers
@@ -220,7 +221,7 @@ class EndingTracker:
             self.assumed = None  # the program caught the one before, too, and went on
         self.out_of_memory = self.out_of_memory or event.kind == OOM_KILL
         if is_kill(event):
-            if phase == "finished":
+            if phase not in MOVES["kill"].leaves:
                 return
             if self.assumed is None or explains(event, self.assumed):
                 self.assumed = None
@@ -250,7 +251,7 @@ class EndingTracker:
     def _assume(self, state: str, at: float, wait: float, event: Event, phase: str) -> None:
         assumed = self.assumed
         if assumed is None:
-            if phase not in ("crashed", "killed"):
+            if phase in MOVES[ENDS[state]].leaves:
                 self._steps = 0
                 self.assumed = Ending(state, at, at + wait, event)
         elif state == "crashed" and (

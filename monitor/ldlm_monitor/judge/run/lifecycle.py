@@ -12,6 +12,7 @@ from ldlm_monitor.judge.run.endings import STRAY_SECONDS, EndingTracker
 from ldlm_monitor.judge.run.file_rows import FileRows, FileSteps
 from ldlm_monitor.judge.run.goals import StepGoal
 from ldlm_monitor.judge.run.pace import LATE, Pace, advances, is_sign_of_life
+from ldlm_monitor.judge.run.run_states import ENDS, MOVES, PAUSES, MoveName
 from ldlm_monitor.judge.run.stall import Stall
 from ldlm_monitor.logs.parse.meanings import meaning_of
 
@@ -19,7 +20,9 @@ SETTINGS = "config"  # kind of the settings of a training
 
 
 class Lifecycle:
-    """The state of one run, by its records and the time. All times are Unix seconds if `timed`.
+    """The state of one run, by its records and the time; `run_states.MOVES` says what moves it.
+
+    All times are Unix seconds if `timed`.
     Progress is an advance of the step in any file of the run. A redrawn bar, a repeated line
     or a growing file is no progress. A smaller step is a resume. A pace is learned if `timed`.
     `read_to`: up to when the run's files were read; silence counts up to then.
@@ -123,11 +126,10 @@ class Lifecycle:
         over = self.phase in ("finished", "ended")
         after_death = self._is_over and not self.steps and not over
         if is_sign_of_life(sample.values):
-            self._alive_at = at
-            self._stalled = self._late = False
+            self._move("sign of life", at)
         elif sample.step is None:
             if begins and self.ended:
-                self._restart(at)
+                self._move("launch", at)
                 self.goal.note(sample)
             # In a log without steps, numbers are the only progress, but for those of a summary.
             if self.goal.is_moved_by(sample) and not self.steps and not over:
@@ -135,7 +137,7 @@ class Lifecycle:
         else:
             before = rows.steps[-2] if len(rows.steps) > 1 else rows.previous
             if self.attempts.begins_at(sample, before, over=self._is_over):
-                self._restart(at)
+                self._move("launch", at)
             self._step(sample.step, rows.key, sample.position, at)
             if sample.step == self._highest_step:
                 self.goal.observe(sample.step, sample.values, self._stride)
@@ -185,7 +187,7 @@ class Lifecycle:
         late = late and self.phase in ("crashed", "killed")
         begins = self.attempts.begins_with(event, ended=self.ended, late=late)
         if begins:
-            self._restart(at)
+            self._move("launch", at)
         if meaning.begins_run or meaning.ends == "finished":
             if event.fields.get("confirmed_by") == "silence":
                 weak = "after" in event.fields
@@ -198,7 +200,8 @@ class Lifecycle:
             # A log that announces checkpoints need not announce evaluations.
             self._announces_phases |= meaning.pause == ("evaluating", "evaluating")
             if not self.ended:
-                self._pause(*meaning.pause, at)
+                self._paused_by, phase = meaning.pause
+                self._move(PAUSES[phase], at)
         elif "left" in meaning.words:
             self._observe_exit(event, at)
         elif "results" in meaning.words:
@@ -242,40 +245,40 @@ class Lifecycle:
             place = self.phase, self.progress_step, self._stride
             gap = at - self.last_progress_at
             self.pace.learn(gap, *place, explained_by=self._paused_by, stalled=self._stalled)
-        if self.phase != "running":
-            self._enter("running", at)
-        self._paused_by = None
-        self._stalled = self._late = False
+        if self.is_paused or self._stalled:  # else it moves nothing
+            self._move("step", at)
         last = self.progress_step
         resumed = step is not None and last is not None and step < last
         self.ending.went_on(at, position.path, timed=self.timed, resumed=resumed)
         self.goal.went_on()
-        self.ended_at = None
         self.last_progress_at = self._alive_at = max(at, self.last_progress_at)
         self.progress_position = position
         if step is not None and self.progress_step is not None and step > self.progress_step:
             self._stride = step - self.progress_step
         self.progress_step = step
 
-    def _restart(self, at: float) -> None:
-        self._enter("starting", at)
-        self.steps.clear()
-        self.goal = StepGoal(self.goal.next_plan)
-        self.ending.assumed = self._paused_by = None
-        self._highest_step = -1
-        self.progress_step = self.ended_at = None
-        self.last_progress_at = at
-
-    def _enter(self, phase: str, at: float) -> None:
-        self.phase = phase
-        self._alive_at = at
-        self._stalled = self._late = False
-
-    def _pause(self, paused_by: str, phase: str, at: float) -> None:
-        self._paused_by = paused_by
-        if phase == "running" and self.phase == "starting":
-            return
-        self._enter(phase, at)
+    def _move(self, name: MoveName, at: float) -> bool:
+        """Move by the table's row of that name; False if it does not hold now."""
+        move = MOVES[name]
+        doubts = self.ending.assumed is not None and move.unless == "doubtful end"
+        if self.phase not in move.leaves or doubts:
+            return False
+        self.phase = move.to or self.phase
+        if "silence" in move.forgets:
+            self._alive_at = at
+            self._stalled = self._late = False
+        if "pause" in move.forgets:
+            self._paused_by = None
+        if "doubtful end" in move.forgets:
+            self.ending.assumed = None
+        if "end" in move.forgets:
+            self.ended_at = self.end_evidence = None
+        if "goal" in move.forgets:
+            self.goal = StepGoal(self.goal.next_plan)
+        if "place" in move.forgets:
+            self.steps.clear()
+            self.progress_step, self._highest_step, self.last_progress_at = None, -1, at
+        return True
 
     def continue_file(self, before: str, path: str) -> None:
         """See `Fleet.continue_file`."""
@@ -299,10 +302,7 @@ class Lifecycle:
             self._end("finished", self.last_progress_at)
 
     def _end(self, state: str, at: float) -> None:
-        if state == "finished" and (self.phase in ("crashed", "killed") or self.ending.assumed):
-            return
-        self.phase = state
-        self.ended_at = at
-        self._stalled = False
-        if self.ending.assumed is not None:
-            self.end_evidence, self.ending.assumed = self.ending.assumed.evidence, None
+        assumed = self.ending.assumed
+        if self._move(ENDS[state], at):
+            self.ended_at = at
+            self.end_evidence = self.end_evidence if assumed is None else assumed.evidence
