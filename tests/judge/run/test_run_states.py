@@ -105,9 +105,9 @@ class TestWhatIsForgotten:
         script = training() >> says("run_started") >> bars(0, 1) << "running"
         assert script.life.progress_step == 0
 
-    def test_a_launch_forgets_the_total_of_the_training_before(self) -> None:
-        script = training() >> bars(100, 999, total=1000) >> says("run_started")
-        script >> bars(0, 30) >> silence(40) << "stalled"
+    def test_a_launch_forgets_the_words_that_the_training_before_was_done(self) -> None:
+        script = training() >> says("run_finished", confirmed_by="silence")
+        script >> says("run_started") >> bars(0, 1) >> silence(31) << "stalled"
 
     def test_a_launch_forgets_an_end_that_was_not_certain(self) -> None:
         training() >> uncaught_exception() >> says("run_started") >> silence(20) << "starting"
@@ -133,7 +133,24 @@ class TestWhatIsForgotten:
         in_state("stalled") >> evaluation_bar() << "running" >> silence(29) << "running"
 
     def test_words_of_the_end_do_not_undo_a_doubtful_crash(self) -> None:
-        training() >> uncaught_exception() >> says("run_finished") >> silence(11) << "crashed"
+        script = training() >> uncaught_exception() >> says("run_finished") << "running"
+        script >> silence(11) << "crashed"
+
+
+class TestRowsThatHoldInFewStates:
+    def test_a_checkpoint_that_is_loaded_before_the_first_step_begins_no_training(self) -> None:
+        in_state("starting") >> says("checkpoint_saved") << "starting"
+
+    @pytest.mark.parametrize("state", ["finished", "crashed"])
+    def test_a_kill_of_what_is_over_is_its_teardown(self, state: str) -> None:
+        in_state(state) >> says("slurm_cancelled", "warning") >> silence(4) << state
+
+    def test_a_crash_after_the_words_of_the_end_is_one(self) -> None:
+        in_state("finished") >> HAPPENINGS["crash"][0] >> silence(1) << "crashed"
+
+    @pytest.mark.parametrize("state", ["crashed", "killed"])
+    def test_words_of_the_end_do_not_undo_another_one(self, state: str) -> None:
+        in_state(state) >> says("run_finished") << state
 
 
 @pytest.mark.parametrize("state", ENDS)
