@@ -28,11 +28,9 @@ NAMED = {
     "hang_no_progress": "an alert without a line",
     "rank_hang": "a rank's silence",
     "collective_mismatch": "timeouts of different collectives",
-    "replica_checksum": "compared between ranks, and then no event",
     # Asked
     "elastic_failure_table": "its rows are read",
     "nonfinite_metric": "numbers of rows are counted as such; charts mark them otherwise",
-    "skipped_step": "its step is counted once for all ranks",
 }
 """Each kind that stands in Python, and why."""
 

@@ -36,6 +36,7 @@ Word: TypeAlias = Literal[
     "exit report",  # a scheduler reports the exit of a task
     "names peer",  # has the address of the peer that was lost
     "course",  # changes the course of a run: part of its timeline
+    "checksums",  # of a rank's replica: compared between ranks, and then no event
     "urgent",  # judged at once, as the run may end soon after it
 ]
 How: TypeAlias = Literal["missing", "fingerprints", "parameters", "desync", "hung", "stuck"]

@@ -22,10 +22,10 @@ from ldlm_monitor.judge.core.self_metrics import NO_HOSTS, SelfCounts, core_poin
 from ldlm_monitor.judge.detect import DetectorsByRun
 from ldlm_monitor.judge.incidents import Incidents
 from ldlm_monitor.judge.run.fleet import Fleet
-from ldlm_monitor.judge.run.replicas import CHECKSUM
 from ldlm_monitor.judge.run.stall import Stall
 from ldlm_monitor.judge.run.training_run import TrainingRun
 from ldlm_monitor.logs.parse import Parser
+from ldlm_monitor.logs.parse.meanings import meaning_of
 from ldlm_monitor.logs.parse.run_names import RunNames
 from ldlm_promrules.alerting import NO_CONTEXT, Context, RuleSet
 from ldlm_promrules.promql import Expression
@@ -254,7 +254,7 @@ class Monitor:
             return self._judge_at_once(
                 run, run.observe(found, max(at, self.clock), timed=self._timed)
             )
-        if event.kind == CHECKSUM:
+        if "checksums" in meaning_of(event).words:
             differs = run.replicas.observe(event, run.logged.world_size)
             return [] if differs is None else self._judge(run, (TimedRows(differs, (at,)),), at)
         urgent = run.observe(found, max(at, self.clock), timed=self._timed)

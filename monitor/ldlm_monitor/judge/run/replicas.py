@@ -3,13 +3,11 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import chain
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from ldlm_monitor.base.records import Event
 from ldlm_monitor.base.text.format import compressed, counted
 
-CHECKSUM: Final = "replica_checksum"
-"""Kind of the callback's events with a rank's checksums, by quantity in `checksums`."""
 _WAITING = 16
 """Checks that may wait for ranks. A choice: files are read one after another, and a rank is few
 checks ahead; more would delay the comparison where some ranks report none."""
@@ -32,7 +30,10 @@ class Replicas:
         self._last_step = 0
 
     def observe(self, event: Event, ranks: int | None) -> Event | None:
-        """An event for the first check at which replicas differ; `ranks`: of the run, if known."""
+        """An event for the first check at which replicas differ; `ranks`: of the run, if known.
+
+        `event`: a rank's checksums, by quantity in its field `checksums`.
+        """
         step = event.fields.get("step")
         if event.rank is None or not isinstance(step, int):
             return None

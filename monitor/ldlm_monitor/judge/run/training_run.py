@@ -267,7 +267,7 @@ class TrainingRun:
             mesh = fields.get("mesh")
             if event.rank in self.ranks and isinstance(mesh, dict):
                 self.progress.observe_mesh(event.rank, mesh)
-        elif event.kind == "skipped_step":
+        elif meaning.counts == "skipped":
             self.progress.skip(event.fields.get("step"))
         elif "saved" in meaning.words:
             self.progress.save_checkpoint(str(event.fields.get("path") or ""))
