@@ -30,6 +30,7 @@ NAMED = {
     "collective_mismatch": "timeouts of different collectives",
     # Asked
     "elastic_failure_table": "its rows are read",
+    "skipped_step": "its step is counted once for all ranks",
     "nonfinite_metric": "numbers of rows are counted as such; charts mark them otherwise",
 }
 """Each kind that stands in Python, and why."""

@@ -177,6 +177,7 @@ class RunView(View):
     last_progress_at: float | None
     stall_limit_seconds: float | None
     ended_at: float | None
+    judged_to: float | None = Field(default=None, description="None: up to the snapshot's time")
     files: tuple[str, ...]
     statistics: dict[str, Statistics]
     event_counts: dict[str, int]

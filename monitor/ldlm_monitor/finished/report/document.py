@@ -150,7 +150,8 @@ def _facts(run: RunView, snapshot: Snapshot, *, ends: bool) -> dict[str, str]:
     goes_on, last = run.ended_at is None, run.last_progress_at
     ago = ""
     if goes_on and last is not None:
-        at, since = snapshot.at, " before the log's end" if ends else " ago"
+        at = snapshot.at if run.judged_to is None else run.judged_to
+        since = " before the log's end" if ends else " ago"
         if run.host is not None:
             at, since = max(run.host.at, at), " ago"
         ago = f" ({duration(at - last)}{since})"

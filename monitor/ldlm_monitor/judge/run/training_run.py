@@ -211,6 +211,7 @@ class TrainingRun:
             last_progress_at=None if self.progress.step is None else life.last_progress_at,
             stall_limit_seconds=life.stall_limit if life.can_stall else None,
             ended_at=life.ended_at,
+            judged_to=None if math.isinf(life.read_to) else life.read_to,
             files=tuple(self.files),
             statistics=self.values.statistics(),
             event_counts=self._events.by_kind(),
@@ -267,7 +268,7 @@ class TrainingRun:
             mesh = fields.get("mesh")
             if event.rank in self.ranks and isinstance(mesh, dict):
                 self.progress.observe_mesh(event.rank, mesh)
-        elif meaning.counts == "skipped":
+        elif event.kind == "skipped_step":
             self.progress.skip(event.fields.get("step"))
         elif "saved" in meaning.words:
             self.progress.save_checkpoint(str(event.fields.get("path") or ""))

@@ -76,14 +76,21 @@ class Timeline:
 
     `offsets[i]` is the first byte that arrived at `times[i]`; both rise. `timed`, one value for
     all times or one for each: whether they are Unix seconds; if not, they only order the bytes.
+    `dated`: they stand in the file, and do not count from its last write.
     """
 
     def __init__(
-        self, offsets: Sequence[int], times: Sequence[float], *, timed: bool | Sequence[bool] = True
+        self,
+        offsets: Sequence[int],
+        times: Sequence[float],
+        *,
+        timed: bool | Sequence[bool] = True,
+        dated: bool = False,
     ) -> None:
         self._offsets = offsets
         self._times = times
         self._timed = timed
+        self.dated = dated
 
     @classmethod
     def joined(cls, parts: Sequence[tuple[int, float, "Timeline"]]) -> "Timeline":
@@ -101,7 +108,7 @@ class Timeline:
                 offsets.append(offset)
                 times.append(max(part._times[place], floor))
                 timed.append(part._is_timed(place))
-        return cls(offsets, times, timed=timed)
+        return cls(offsets, times, timed=timed, dated=any(part.dated for _, _, part in parts))
 
     @property
     def timed(self) -> bool:
@@ -134,13 +141,12 @@ class Timeline:
         last = max(bisect_left(self._offsets, stop), first + 1)
         offsets = [max(offset - start, 0) for offset in self._offsets[first:last]]
         timed = self._timed if isinstance(self._timed, bool) else self._timed[first:last]
-        return Timeline(offsets, self._times[first:last], timed=timed)
+        return Timeline(offsets, self._times[first:last], timed=timed, dated=self.dated)
 
     def without_start(self) -> "Timeline":
         """The timeline of a file whose middle was skipped: its start gets the second time."""
-        return Timeline(
-            self._offsets, [*self._times[1:2], *self._times[1:]] or self._times, timed=self._timed
-        )
+        times = [*self._times[1:2], *self._times[1:]] or self._times
+        return Timeline(self._offsets, times, timed=self._timed, dated=self.dated)
 
     def split(self, chunk: Chunk) -> Iterator[tuple[float, Chunk]]:
         """The chunk in pieces of whole records, each with its time and with `timed` set."""

@@ -11,8 +11,9 @@ from ldlm_monitor.logs.history.arrival_times import StepClock, Timeline
 Place: TypeAlias = tuple[int, float]
 """A line's first byte, and its time in Unix seconds."""
 START_SECONDS = 60.0
-"""The first bar comes this soon after the line above it, unless lines further on show that it came
-later. A choice below the least limit of a start: a copied log's last write may be years late."""
+"""Where the last write says that the first bar came later than this after the line above it, the
+last write is that of a copy, and the bar came at once, unless lines further on exclude it. A choice:
+trainings load for so long between a line and a bar; a copied log's last write may be years late."""
 
 BEFORE_SECONDS = 2.0
 """Lines without a time come this long before the line with one below them. A choice: a launcher
@@ -23,8 +24,8 @@ def from_lines(lines: Sequence[Place]) -> Timeline:
     """The timeline of a log whose `lines` have times; both numbers rise."""
     offsets, times = [offset for offset, _ in lines], [when for _, when in lines]
     if not offsets[0]:
-        return Timeline(offsets, times)
-    return Timeline([0, *offsets], [times[0] - BEFORE_SECONDS, *times])
+        return Timeline(offsets, times, dated=True)
+    return Timeline([0, *offsets], [times[0] - BEFORE_SECONDS, *times], dated=True)
 
 
 def with_ends(lines: Sequence[Place], ends: Sequence[Place]) -> list[Place]:
@@ -72,7 +73,8 @@ def between_lines(
             merged.append((offset, latest))
     moves = [new - old for old, new in zip(olds, news, strict=True)]
     moves[0] = moves[1] if len(moves) > 1 else shift
-    timeline = Timeline([offset for offset, _ in merged], [when for _, when in merged])
+    offsets, times = [offset for offset, _ in merged], [when for _, when in merged]
+    timeline = Timeline(offsets, times, dated=True)
     return timeline, clock.moved(lambda when: when + moves[bisect_right(olds, when) - 1])
 
 
@@ -86,5 +88,5 @@ def _shift(drawn: Sequence[Place], lines: Sequence[Place]) -> float:
             least = max(least, when - drawn[after][1])
         if after > 1:  # the first place is the start of the file, and no bar
             most = min(most, when - drawn[after - 1][1])
-    begins_by = least + START_SECONDS if least > -math.inf else math.inf
-    return min(max(0.0, least), most, begins_by)
+    moved = min(max(0.0, least), most)
+    return least if -math.inf < least < moved - START_SECONDS else moved

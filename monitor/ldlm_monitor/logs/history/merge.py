@@ -84,6 +84,19 @@ class History:
         return {file.run: file.timeline.end for file in ordered}
 
     @property
+    def judged_to(self) -> dict[str, float]:
+        """By run, up to when it is judged (Unix seconds): to its end, or that of another's times.
+
+        A file without times of its own has no say about other files: its last write may be that of
+        a copy, years later.
+        """
+        timed = sorted((file.timeline.end, file.run) for file in self.all if file.timeline.timed)
+        own = self.run_ends | {run: end for end, run in timed}
+        dated = (file.timeline.end for file in self.all if file.timeline.dated)
+        last = max(dated, default=-math.inf)
+        return {run: max(end, last) for run, end in own.items()}
+
+    @property
     def untimed_runs(self) -> frozenset[str]:
         """Runs whose records have an order but no times."""
         timed = {file.run for file in self.all if file.timeline.timed}

@@ -162,7 +162,8 @@ def row_timeline(stretch: Stretch, clock: StepClock | None, apart: float) -> Tim
     """
     times = list(stretch.row_times(apart))
     if times:
-        return Timeline([0, *(offset for offset, _ in times[1:])], [when for _, when in times])
+        offsets = [0, *(offset for offset, _ in times[1:])]
+        return Timeline(offsets, [when for _, when in times], dated=True)
     if clock is not None:
         return from_steps(stretch.marks(rows=True), clock)
     return nominal(stretch, together=5)  # as the seconds between two evaluations, by default
