@@ -67,9 +67,10 @@ class HostView(View):
     without_gpus: str = ""
 
 
-Health = Literal["HEALTHY", "WARNING", "UNHEALTHY", "CRITICAL"]
+Health = Literal["READING", "HEALTHY", "WARNING", "UNHEALTHY", "CRITICAL"]
 """A run's health by the worst of its reasons: none or info, warning, error, critical. Of a run that
-has ended, it is the one with which it ended."""
+has ended, it is the one with which it ended. `READING`: its history is being read, and nothing was
+judged; its reasons are what its newest lines say by themselves."""
 
 
 class Statistics(View):

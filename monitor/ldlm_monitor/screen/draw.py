@@ -42,6 +42,7 @@ class Glyphs:
     empty: str = "░"  # the rest of a bar
     health: Mapping[str, str] = field(
         default_factory=lambda: {
+            "READING": "○",
             "HEALTHY": "●",
             "WARNING": "△",
             "UNHEALTHY": "▲",
@@ -68,7 +69,7 @@ ASCII = Glyphs(  # for other terminals
     levels="_.-=+*#@",
     full="#",
     empty=".",
-    health={"HEALTHY": "*", "WARNING": "^", "UNHEALTHY": "!", "CRITICAL": "#"},
+    health={"READING": "o", "HEALTHY": "*", "WARNING": "^", "UNHEALTHY": "!", "CRITICAL": "#"},
     picked="+",
     cursor=">",
     vertical="|",
@@ -107,6 +108,7 @@ darker for contrast, and greys."""
 _TEXT_CONTRAST, _GRAPHICS_CONTRAST = 4.5, 3.0  # WCAG 2.1, 1.4.3 and 1.4.11; a grid may be fainter
 CURVES = ("curve", "curve2", "curve3", "curve4", "curve5")  # a chart's lines: five distinct hues
 HEALTH_STYLE = {  # by `RunView.health`
+    "READING": "dim",
     "HEALTHY": "ok",
     "WARNING": "warning",
     "UNHEALTHY": "error",

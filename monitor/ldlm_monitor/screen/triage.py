@@ -4,12 +4,13 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 from rich.cells import cell_len, set_cell_size
 
 from ldlm_monitor.base.incident_view import IncidentView
-from ldlm_monitor.base.snapshot import ReasonView, RunView, Snapshot
-from ldlm_monitor.judge.core.run_health import HEALTH, NONFINITE_ALERTS, what_now
+from ldlm_monitor.base.snapshot import Health, ReasonView, RunView, Snapshot
+from ldlm_monitor.judge.core.run_health import NONFINITE_ALERTS, what_now
 from ldlm_monitor.screen.draw import Glyphs, fit, safe
 from ldlm_monitor.screen.hold_back import muted, suppression
 from ldlm_monitor.screen.page_context import PageContext, alerts_of, current
@@ -114,11 +115,14 @@ def _nonfinite(
 
 NEWS_SECONDS = 3600.0
 """An end without a firing alert is new for this time, as messages treat it (contract, 5)."""
+_LEVELS: tuple[Health, ...] = get_args(Health)
 _LEAST_PREFIX = 6  # characters that names share. A choice: fewer are no trouble to read
 
 
 def is_new_failure(run: RunView, context: PageContext) -> bool:
     """Whether the run has, or ended with, a problem that nobody acknowledged or silenced."""
+    if run.health == "READING":
+        return bool(run.reasons)
     if run.health == "HEALTHY" and run.state != "killed":
         return False
     since = max((each.since or 0.0 for each in run.reasons), default=run.ended_at or 0.0)
@@ -134,7 +138,7 @@ def triaged(context: PageContext) -> list[RunView]:
     """All runs: new failures, the worst and newest first; running ones; ended ones, last first."""
 
     def place(run: RunView) -> tuple[float | str, ...]:
-        worst = -HEALTH.index(run.health)
+        worst = -_LEVELS.index(run.health)
         if is_new_failure(run, context):
             since = run.reasons[0].since if run.reasons else run.ended_at
             return 0, worst, -(since or 0.0), run.name
@@ -147,7 +151,7 @@ def triaged(context: PageContext) -> list[RunView]:
 
 _SORTED: dict[str, Callable[[RunView, PageContext], object]] = {
     "RUN": lambda run, context: run.name,
-    "STATE": lambda run, context: (-HEALTH.index(run.health), run.state),
+    "STATE": lambda run, context: (-_LEVELS.index(run.health), run.state),
     "STEP": lambda run, context: -(run.step or -1),
     "LOSS": lambda run, context: _last(current(run, "loss")),
     "SPEED": lambda run, context: run.step_seconds or math.inf,

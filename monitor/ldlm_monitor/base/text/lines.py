@@ -8,7 +8,7 @@ from typing import Any
 
 from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.base.snapshot import RunView, Snapshot
-from ldlm_monitor.base.text.format import duration, iso, number
+from ldlm_monitor.base.text.format import counted, duration, iso, number
 from ldlm_monitor.base.text.sanitize import jsonable, plain, summary_of
 
 CAUSE = 200
@@ -24,6 +24,19 @@ class StatusLines:
 
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
+
+    def reading(self, snapshot: Snapshot, share: float, now: float) -> Iterator[str]:
+        """The lines at `now` (Unix seconds) while the first content is read: `share`, 0 to 1.
+
+        A run has a line of its own once its newest lines say what failed.
+        """
+        head = f"{iso(now)}  {'STATUS':<8}  "
+        runs = f"{counted(len(snapshot.runs), 'run')}, not judged yet"
+        yield head + f"reading {100 * share:.0f} %  {runs if snapshot.runs else 'no run yet'}"
+        failed = {run.name: run for run in snapshot.runs if run.reasons}
+        for name in [name for name in failed if name not in self._known][:SHOWN_RUNS]:
+            self._known[name] = f"{failed[name].health} {failed[name].state}"
+            yield head + "  ".join(_status(failed[name], now))
 
     def of(self, snapshot: Snapshot, now: float) -> Iterator[str]:
         """The lines at `now` (Unix seconds): an unchanged snapshot may be older.

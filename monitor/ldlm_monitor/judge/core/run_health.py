@@ -159,5 +159,6 @@ def what_now(run: RunView, alerts: Sequence[AlertView]) -> str:
 
 
 def worst_health(snapshot: Snapshot) -> Health:
-    """The worst health of all runs; HEALTHY if there is no run."""
-    return max((run.health for run in snapshot.runs), key=HEALTH.index, default="HEALTHY")
+    """The worst health of all runs that were judged; HEALTHY if there is none."""
+    judged = (run.health for run in snapshot.runs if run.health != "READING")
+    return max(judged, key=HEALTH.index, default="HEALTHY")

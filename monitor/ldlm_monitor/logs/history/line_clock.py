@@ -12,7 +12,7 @@ Place: TypeAlias = tuple[int, float]
 """A line's first byte, and its time in Unix seconds."""
 START_SECONDS = 60.0
 """Where the last write says that the first bar came later than this after the line above it, the
-last write is that of a copy, and the bar came at once, unless lines further on exclude it. A choice:
+last write is that of a copy, and the bar came at once unless lines further on exclude it. A choice:
 trainings load for so long between a line and a bar; a copied log's last write may be years late."""
 
 BEFORE_SECONDS = 2.0

@@ -4,7 +4,7 @@ import logging
 import math
 import stat
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,6 +92,11 @@ class Backfill:
     def late(self) -> Iterable[tuple[str, float]]:
         """The files with bytes that are still to be judged, and when (Unix s) they were found."""
         return [(str(path), at) for path, at in self._found_at.items()]
+
+    @property
+    def partial(self) -> Collection[str]:
+        """The runs whose history is still being judged."""
+        return self._runs
 
     def is_partial(self, labels: Mapping[str, str]) -> bool:
         """Whether an alert belongs to a run whose history is still being judged."""

@@ -133,7 +133,7 @@ def run(
 
         def bind(host: str, port: int) -> Server:
             site = Site(
-                snapshot=lambda: pump.snapshot,
+                snapshot=lambda: pump.pictures.preview,
                 families=exported,
                 ready=lambda: pump.caught_up,
                 redact=redact,
@@ -187,8 +187,18 @@ def _follow(
     *,
     load: Callable[[], Settings],
 ) -> None:
-    clock = JudgingClock()
-    status_at, status = clock.now() + settings.interval, StatusLines()
+    clock, status = JudgingClock(), StatusLines()
+    status_at = clock.now() + settings.interval
+
+    def show_reading() -> None:
+        nonlocal status_at
+        now = time.time()
+        if not signals.has_screen and now >= status_at:
+            status_at = now + settings.interval
+            for line in status.reading(pump.pictures.preview, pump.reading or 0.0, now):
+                pump.dispatcher.print_line(line)
+
+    pump.meanwhile = show_reading
     dirty: set[Path] | None = None
     while not (signals.stop or pump.ended):
         now = _judging_time(clock, pump)

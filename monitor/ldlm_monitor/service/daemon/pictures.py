@@ -2,9 +2,9 @@
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 
-from ldlm_monitor.base.snapshot import InputView, Snapshot
+from ldlm_monitor.base.snapshot import InputView, RunView, Snapshot
 from ldlm_monitor.judge.core.monitor import Monitor
 from ldlm_monitor.logs.source.file_identity import FilePosition
 
@@ -16,11 +16,13 @@ MOST_INPUTS = 100  # without a run that are listed. A choice: nobody reads more
 class Pictures:
     """The last snapshot of `monitor`, which is replaced whole: other threads may read it.
 
-    `preview` is the same for a screen; until all is read it has the runs so far, not judged.
+    `preview` is the same for views; until all is read it has the runs that `newest` shows, and
+    those that were read in part, not judged.
     """
 
     def __init__(self, monitor: Monitor) -> None:
         self._monitor = monitor
+        self.newest: Mapping[str, RunView] = {}
         self.snapshot: Snapshot = monitor.snapshot()
         self.preview = self.snapshot
         self.due = self._inputs_due = self._preview_due = -math.inf
@@ -35,13 +37,18 @@ class Pictures:
             self.snapshot.inputs,
         )
 
-    def take(self, now: float, *, at_once: bool) -> bool:
-        """Take a new snapshot if anything changed; uses at most a twentieth of the time."""
+    def take(self, now: float, *, at_once: bool, partial: Container[str] = ()) -> bool:
+        """Take a new snapshot if anything changed; uses at most a twentieth of the time.
+
+        `partial`: the runs whose history is still being read.
+        """
         if not self.is_old or not (at_once or now >= self.due):
             return False
         started = time.perf_counter()
-        found = self._monitor.snapshot()
-        self.snapshot = self.preview = found.model_copy(update={"inputs": self._inputs})
+        found, self.newest = self._monitor.snapshot(), {}
+        runs = tuple(_unjudged(run) if run.name in partial else run for run in found.runs)
+        self.snapshot = found.model_copy(update={"inputs": self._inputs, "runs": runs})
+        self.preview = self.snapshot
         self.due = now + max(SNAPSHOT_SECONDS, 20 * (time.perf_counter() - started))
         return True
 
@@ -49,11 +56,13 @@ class Pictures:
         """Renew `preview` while the first content is read, as its alerts are not known yet."""
         if (now := time.monotonic()) < self._preview_due:
             return
-        found = self._monitor.snapshot()
-        well = {"health": "HEALTHY", "reasons": ()}
-        runs = tuple(run.model_copy(update=well) for run in found.runs)
-        unjudged = {"alerts": (), "incidents": (), "transitions": (), "runs": runs}
-        self.preview = found.model_copy(update=unjudged)
+        found, read_to = self._monitor.snapshot(), max(self._monitor.clock, 0.0)
+        runs = {run.name: _unjudged(run) for run in found.runs}
+        for name, newest in self.newest.items():
+            read = {"judged_to": read_to, "statistics": newest.statistics}
+            runs[name] = newest if name not in runs else newest.model_copy(update=read)
+        unjudged = {"alerts": (), "incidents": (), "transitions": (), "points": ()}
+        self.preview = found.model_copy(update={**unjudged, "runs": tuple(runs.values())})
         self._preview_due = now + max(SNAPSHOT_SECONDS, 20 * (time.monotonic() - now))
 
     def note_inputs(
@@ -77,6 +86,10 @@ class Pictures:
         found += [InputView(name=name, state="unreadable") for name in sorted(unreadable)]
         found += [_bare(path, lines.get(path)) for path in bare]
         self._inputs = tuple(found[:MOST_INPUTS])
+
+
+def _unjudged(run: RunView) -> RunView:
+    return run.model_copy(update={"health": "READING", "reasons": (), "decision": None})
 
 
 def _bare(path: str, lines: int | None) -> InputView:

@@ -25,6 +25,7 @@ from ldlm_monitor.service.config import Settings
 from ldlm_monitor.service.daemon.backfill import Backfill
 from ldlm_monitor.service.daemon.discovery import Inputs
 from ldlm_monitor.service.daemon.dispatcher import Dispatcher
+from ldlm_monitor.service.daemon.newest_lines import NewestLines
 from ldlm_monitor.service.daemon.pictures import Pictures
 from ldlm_monitor.service.daemon.reading_lag import LATE_SECONDS, ReadingLag
 from ldlm_monitor.service.daemon.restart import recall
@@ -62,7 +63,8 @@ class Pump:
     `turns`: how many turns have ended. `probing` inspects this host if a run stalls; `folder`: the
     state folder, for its free space; `recorder` records the input; all three may be None.
     `journal` gets notices, which each turn logs. `stopping` returns whether to end. `disk` reads
-    the inputs; `mounts` returns the mount table. A first turn that is to end raises `CutShort` and
+    the inputs; `mounts` returns the mount table. `meanwhile` is called while a first
+    turn reads. A first turn that is to end raises `CutShort` and
     keeps no state, so that the next start judges it all.
     """
 
@@ -79,6 +81,7 @@ class Pump:
     disk: Disk = DIRECT
     mounts: Callable[[], MountTable] = read_mounts
     stopping: Callable[[], bool] = lambda: False
+    meanwhile: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
         self._rota = Rota(self.waker.watches)
@@ -287,6 +290,10 @@ class Pump:
         self._backfill.add({file.path for file in joining if file.is_new} | again)
         if joining or restart is not None:
             self.waker.watch(self.inputs.folders())
+        if not self.caught_up:
+            newest = NewestLines(self.settings.formats, self.monitor.names, self._calls.disk)
+            read = newest.read(self.inputs.followed.values())
+            self.pictures.newest = {run.name: run for run in read}
         if not self._backfill.begin(now, restart, everything=not self.caught_up):
             return
         while (found := self._backfill.step()) is None:
@@ -294,6 +301,7 @@ class Pump:
                 return
             self._check()
             self.pictures.show_reading()
+            self.meanwhile()
         self._commit_at = -math.inf
         recent = now - found.end <= NEWS_SECONDS
         self.dispatcher.dispatch_history(found.passed, now - self.monitor.ahead, recent=recent)
@@ -320,5 +328,6 @@ class Pump:
         followed = map(str, self.inputs.followed.values())
         missing, positions = self.inputs.patterns.missing, self.follower.positions
         self.pictures.note_inputs(now, missing, self._unreadable, followed, positions)
-        if self.pictures.take(now, at_once=self.stopping()):
+        partial = self._backfill.partial
+        if self.pictures.take(now, at_once=self.stopping(), partial=partial):
             self.dispatcher.update_incidents(self.snapshot.incidents, now - self.monitor.ahead)

@@ -1,0 +1,133 @@
+"""A start shows what the newest lines say, as READING, before it judges any history."""
+
+import gzip
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ldlm_monitor.base.snapshot import RunView, Snapshot
+from ldlm_monitor.base.text.lines import StatusLines
+from ldlm_monitor.service.config import Settings
+from tests.together.watching import NOW, Watching, append
+
+TRACEBACK = (
+    'Traceback (most recent call last):\n  File "/job/train.py", line 3, in <module>\n'
+    "ValueError: bad batch\n"
+)
+
+
+def steps(count: int, last: str = "2.5") -> str:
+    lines = [f"step {step} loss 2.{step % 7} grad_norm 1.0\n" for step in range(count)]
+    return "".join(lines[:-1]) + f"step {count - 1} loss {last} grad_norm 1.0\n"
+
+
+class Start:
+    """A monitor of a folder; `seen`: what its views have while the first turn reads."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.watching = Watching()
+        self.seen: list[Snapshot] = []
+
+    def turn(self, at: float) -> Snapshot:
+        settings = Settings(files=(str(self.folder / "*"),), companions=False)
+        self.watching.start(settings, self.folder / ".state", meanwhile=self._look)
+        self.watching.pump.turn(None, at)
+        return self.watching.pump.snapshot
+
+    def _look(self) -> None:
+        self.seen.append(self.watching.pump.pictures.preview)
+
+
+@pytest.fixture
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+    monkeypatch.setattr("ldlm_monitor.service.daemon.backfill.SLICE_SECONDS", 0.0)
+    found = Start(tmp_path)
+    yield found
+    found.watching.close()
+
+
+def first_of(start: Start) -> dict[str, RunView]:
+    return {run.name: run for run in start.seen[0].runs}
+
+
+def test_each_run_shows_its_last_step_at_once_and_is_not_judged(start: Start) -> None:
+    for name, count in (("alpha", 3000), ("beta", 2000)):
+        append(start.folder / f"{name}.log", steps(count), NOW)
+    after = start.turn(NOW + 10)
+    shown = first_of(start)
+    assert {(run.health, run.step) for run in shown.values()} == {
+        ("READING", 2999),
+        ("READING", 1999),
+    }
+    assert not any(run.reasons or run.stall_limit_seconds for run in shown.values())
+    assert {run.health for run in after.runs} == {"HEALTHY"}
+
+
+def test_nothing_is_said_of_alerts_and_metrics_before_all_is_judged(start: Start) -> None:
+    append(start.folder / "alpha.log", steps(3000, "NaN"), NOW)
+    after = start.turn(NOW + 10)
+    assert start.seen
+    assert not any(each.alerts or each.incidents or each.points for each in start.seen)
+    assert after.alerts
+    assert after.points
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (steps(3000, "NaN"), "loss is NaN or infinite at step 2999"),
+        (steps(3000) + TRACEBACK, "ValueError: bad batch"),
+    ],
+)
+def test_a_failure_in_the_newest_lines_is_the_reason(start: Start, text: str, said: str) -> None:
+    append(start.folder / "alpha.log", text, NOW)
+    start.turn(NOW + 1)
+    assert said in first_of(start)["alpha"].because
+
+
+def test_a_failure_that_stands_far_above_is_not_the_newest(start: Start) -> None:
+    append(start.folder / "alpha.log", TRACEBACK + steps(3000), NOW)
+    start.turn(NOW + 1)
+    assert not first_of(start)["alpha"].reasons
+
+
+def test_a_restart_shows_them_too(start: Start) -> None:
+    append(start.folder / "alpha.log", steps(3000), NOW)
+    start.turn(NOW + 1)
+    start.watching.close()
+    append(start.folder / "alpha.log", "step 3000 loss 2.5 grad_norm 1.0\n", NOW + 2)
+    start.seen.clear()
+    start.turn(NOW + 3)
+    assert first_of(start)["alpha"].step == 3000
+
+
+def test_a_bar_shows_its_last_repaint(start: Start) -> None:
+    bars = "".join(
+        f"\rTraining:  {step // 90}%|# | {step}/9000 [00:10<01:00, 1.0it/s, Loss=2.5]"
+        for step in range(8000)
+    )
+    append(start.folder / "alpha.log", bars, NOW)
+    start.turn(NOW + 1)
+    assert first_of(start)["alpha"].step == 7999
+
+
+def test_what_is_no_plain_text_waits_for_its_turn(start: Start) -> None:
+    append(start.folder / "alpha.log", steps(3000), NOW)
+    append(start.folder / "older.log.gz", gzip.compress(steps(50).encode()), NOW)
+    append(start.folder / "noise.log", bytes(range(256)) * 64, NOW)
+    append(start.folder / "empty.log", "", NOW)
+    start.turn(NOW + 1)
+    assert first_of(start)["alpha"].step == 2999
+
+
+def test_headless_says_how_far_it_has_read_and_each_failure_once(start: Start) -> None:
+    append(start.folder / "alpha.log", steps(3000) + TRACEBACK, NOW)
+    start.turn(NOW + 1)
+    status = StatusLines()
+    both, failed = status.reading(start.seen[0], 0.31, NOW)
+    assert both.endswith("STATUS    reading 31 %  1 run, not judged yet")
+    assert "alpha  READING running  step 2999" in failed
+    assert failed.endswith("ValueError: bad batch")
+    assert len([*status.reading(start.seen[0], 0.5, NOW + 10)]) == 1
