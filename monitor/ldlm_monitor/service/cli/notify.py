@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from ldlm_monitor.base.snapshot import AlertView
     from ldlm_monitor.service.config import Settings
 
-app = App(name="notify", help="Tries the receivers of alerts.")
+notify = App(name="notify", help="Tries the receivers of alerts.")
 
 _TEST_SECONDS = 60.0
 """Seconds after which an Alertmanager ends the test alert. A choice: time to see it, soon gone."""
 
 
-@app.command(name="test")
+@notify.command(name="test")
 def send_test(*, flags: SharedFlags | None = None) -> int:
     """Sends a test message to every receiver, and prints whether each accepted it."""
     receivers = list(_receivers(settings(flags), time.time()))
