@@ -36,7 +36,9 @@ def rows(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, ...]]:
 def below(model: type[BaseModel]) -> dict[str, str]:
     """What stands below each attribute, in one line; what it inherits, too."""
     found: dict[str, str] = {}
-    for each in model.__mro__[: model.__mro__.index(Section)]:
+    declared = Settings.__base__ if model is Settings else model
+    assert declared is not None
+    for each in declared.__mro__[: declared.__mro__.index(Section)]:
         (defined,) = ast.parse(inspect.getsource(each)).body
         assert isinstance(defined, ast.ClassDef)
         for one, other in pairwise(defined.body):
