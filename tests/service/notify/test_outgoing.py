@@ -14,7 +14,7 @@ from ldlm_monitor.base.errors import ConfigError, DeliveryError, RemoteError
 from ldlm_monitor.screen.remote import RemoteSource
 from ldlm_monitor.service.notify.alertmanager import AlertmanagerClient
 from ldlm_monitor.service.notify.apprise import apprise_services
-from ldlm_monitor.service.notify.heartbeat import HeartbeatSender
+from ldlm_monitor.service.notify.dead_mans_switch import HeartbeatSender
 from ldlm_monitor.service.notify.http_client import post
 from ldlm_monitor.service.notify.message import message_of
 from ldlm_monitor.service.notify.outbox import Outbox

@@ -131,7 +131,7 @@ def extended(tmp_path: Path) -> Extended:
     made.add("service/notify/pager.py", PAGER)
     table = "service/notify/receivers.py"
     made.add_lines(table, "from ldlm_monitor.service.notify.policy", "from .pager import Pager")
-    made.add_lines(table, "    Heartbeat,", "    Pager,")
+    made.add_lines(table, "    DeadMansSwitch,", "    Pager,")
     return made
 
 

@@ -36,7 +36,7 @@ from ldlm_monitor.service.notify.courier import Sender, stop_all
 from ldlm_monitor.service.notify.incident_log import IncidentLog
 from ldlm_monitor.service.notify.loss_picture import picture_of
 from ldlm_monitor.service.notify.outbox import Outbox
-from ldlm_monitor.service.notify.receiver import MessageReceiver, Receiver, Surroundings
+from ldlm_monitor.service.notify.receiver import DaemonParts, MessageReceiver, Receiver
 from ldlm_monitor.service.notify.receivers import RECEIVERS, couriers, receivers_of
 from ldlm_monitor.service.notify.silences import Silences
 from ldlm_monitor.service.serve import Gate, RunPage, Server, Site
@@ -150,7 +150,7 @@ def run(
         server = listen(settings, gate, bind)
         stack.callback(server.stop)
         url = url_of(settings.listen_address[0], server.port, encrypts=gate.encrypts)
-        around = Surroundings(
+        parts = DaemonParts(
             outbox=outbox,
             url=settings.external_url or url,
             labels=settings.external_labels,
@@ -158,7 +158,7 @@ def run(
             turns=lambda: pump.turns,
             exported=exported,
         )
-        _start((sender for each in receivers for sender in each.senders(around)), sending)
+        _start((sender for each in receivers for sender in each.senders(parts)), sending)
         stack.callback(write_file_sd(settings, server.port, gate))
         try:
             _greet(settings, pump, state, url, receivers)
@@ -283,7 +283,7 @@ def _greet(
     for argument in pump.inputs.patterns.missing():
         log.info("%s: does not exist yet, waiting for it", argument)
     _warn_of_rules(settings)
-    if not any(each.tells_people for each in receivers):
+    if not any(each.gets_alerts for each in receivers):
         how = RECEIVERS[0].how
         log.info("nobody will be notified, as no receiver is configured: set %s", how)
     sys.stdout.flush()

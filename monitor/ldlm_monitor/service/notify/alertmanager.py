@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ldlm_monitor.base.snapshot import AlertView, Snapshot
     from ldlm_monitor.service.notify.courier import Sender
     from ldlm_monitor.service.notify.outbox import Outbox
-    from ldlm_monitor.service.notify.receiver import Surroundings, Trial
+    from ldlm_monitor.service.notify.receiver import DaemonParts, TrialAlert
 
 RESEND_SECONDS: Final = 60.0  # until a firing alert is sent again: Prometheus' default
 VALID_SECONDS: Final = 4 * RESEND_SECONDS  # rules/alerting.go: `endsAt` is 4 resend delays ahead
@@ -190,22 +190,22 @@ class AlertmanagerClient(Receiver):
         data = json.dumps(self._render(alerts, now)).encode()
         deliver(Request(self._url, data, self._headers, method="POST"))
 
-    def send_test(self, trial: Trial) -> str:
+    def send_test(self, trial: TrialAlert) -> str:
         """Send the alert of the trial, which ends by itself."""
         self.send([SentAlert(trial.alert, resolved_at=trial.now + TEST_SECONDS)], trial.now)
         return ""
 
-    def senders(self, around: Surroundings) -> Iterator[Sender]:
+    def senders(self, daemon: DaemonParts) -> Iterator[Sender]:
         """The one that keeps this Alertmanager up to date."""
         log.info("%s gets the firing alerts", self.name)
         client = AlertmanagerClient(
             self._server,
             authorization=self._authorization,
-            generator=around.url,
-            external=around.labels,
+            generator=daemon.url,
+            external=daemon.labels,
         )
-        pulse = Pulse(around.turns)
-        yield AlertmanagerSender(client, around.snapshot, around.outbox, pulse=pulse)
+        pulse = Pulse(daemon.turns)
+        yield AlertmanagerSender(client, daemon.snapshot, daemon.outbox, pulse=pulse)
 
 
 class AlertmanagerSender(StateSender):

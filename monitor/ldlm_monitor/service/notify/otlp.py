@@ -14,7 +14,7 @@ from ldlm_monitor.service.notify.receiver import Receiver, ReceiverSettings
 
 if TYPE_CHECKING:
     from ldlm_monitor.service.notify.courier import Sender
-    from ldlm_monitor.service.notify.receiver import Surroundings, Trial
+    from ldlm_monitor.service.notify.receiver import DaemonParts, TrialAlert
 
 LOGS = "otlp logs"  # the receiver's name
 log = logging.getLogger(__name__)
@@ -54,26 +54,26 @@ class Collector(Receiver):
     """A collector at `endpoint`, which gets the metrics every `interval` seconds."""
 
     name = LOGS
-    tells_people = False
+    gets_alerts = False
     gets_incidents = True
 
     def __init__(self, endpoint: str, interval: float) -> None:
         self._endpoint = endpoint
         self._interval = interval
 
-    def send_test(self, trial: Trial) -> str:
+    def send_test(self, trial: TrialAlert) -> str:
         """Send a record."""
         from ldlm_monitor.service.notify.otlp_sending import OtlpLogs, resource_of
 
         OtlpLogs(self._endpoint, resource_of(trial.url, trial.labels)).send(trial.message)
         return ""
 
-    def senders(self, around: Surroundings) -> Iterator[Sender]:
+    def senders(self, daemon: DaemonParts) -> Iterator[Sender]:
         """One of the incidents, and one of the metrics."""
         from ldlm_monitor.service.notify.courier import Courier
         from ldlm_monitor.service.notify.otlp_sending import OtlpLogs, OtlpMetrics, resource_of
 
         log.info("the collector at %s gets metrics and incidents", self._endpoint)
-        logs = OtlpLogs(self._endpoint, resource_of(around.url, around.labels))
-        yield Courier(logs, around.outbox)
-        yield OtlpMetrics(logs, self._interval, around.exported, around.outbox)
+        logs = OtlpLogs(self._endpoint, resource_of(daemon.url, daemon.labels))
+        yield Courier(logs, daemon.outbox)
+        yield OtlpMetrics(logs, self._interval, daemon.exported, daemon.outbox)

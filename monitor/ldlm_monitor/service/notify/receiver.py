@@ -28,7 +28,7 @@ Families: TypeAlias = "Callable[[], Iterable[tuple[Metric, Iterable[Point]]]]"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trial:
+class TrialAlert:
     """What `notify test` sends: one alert, as a message and as an Alertmanager gets it.
 
     `now`: Unix seconds. `url`: the monitor's ("": unknown). `labels`: the settings' external ones.
@@ -42,8 +42,8 @@ class Trial:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Surroundings:
-    """The daemon, as senders see it.
+class DaemonParts:
+    """What senders need of the daemon.
 
     `url`: the monitor's. `labels`: the settings' external ones. `turns` returns how many rounds of
     reading and judging have ended.
@@ -61,16 +61,16 @@ class Receiver:
     """One place that something is sent to; `name` is that of its counts."""
 
     name: str
-    tells_people: ClassVar[bool] = True
-    """Whether people learn of alerts from it."""
+    gets_alerts: ClassVar[bool] = True
+    """Whether it gets alerts that fire, so that somebody learns of them."""
     gets_incidents: ClassVar[bool] = False
     """Whether each incident, at its opening and its end, is queued in the outbox for its name."""
 
-    def send_test(self, trial: Trial) -> str:
+    def send_test(self, trial: TrialAlert) -> str:
         """Send a test message; returns a remark, or "". Raises DeliveryError if not accepted."""
         raise NotImplementedError
 
-    def senders(self, around: Surroundings) -> Iterator[Sender]:
+    def senders(self, daemon: DaemonParts) -> Iterator[Sender]:
         """Threads that send to it, made once the logs are watched."""
         yield from ()
 
@@ -93,7 +93,7 @@ class MessageReceiver(Receiver):
         """Send a message; return once it is accepted. Raises DeliveryError if it is not."""
         raise NotImplementedError
 
-    def send_test(self, trial: Trial) -> str:
+    def send_test(self, trial: TrialAlert) -> str:
         """Send the message of the trial as any other."""
         self.send(trial.message)
         return ""

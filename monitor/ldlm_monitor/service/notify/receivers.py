@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ldlm_monitor.service.notify.alertmanager import Alertmanager
 from ldlm_monitor.service.notify.apprise import Apprise
-from ldlm_monitor.service.notify.heartbeat import Heartbeat
+from ldlm_monitor.service.notify.dead_mans_switch import DeadMansSwitch
 from ldlm_monitor.service.notify.otlp import Otlp
 from ldlm_monitor.service.notify.policy import Policy
 from ldlm_monitor.service.notify.slack import Slack
@@ -23,7 +23,7 @@ RECEIVERS: tuple[type[ReceiverSettings], ...] = (
     Webhook,
     Apprise,
     Alertmanager,
-    Heartbeat,
+    DeadMansSwitch,
     Otlp,
 )
 """The kinds of receivers, each by its table of the settings, in the order in which `notify test`

@@ -21,7 +21,7 @@ from ldlm_monitor.base.text.sanitize import plain
 from ldlm_monitor.service.notify.content import Content, news_of, whole_of
 from ldlm_monitor.service.notify.http_client import SHOWN, HttpAnswer, checked_url, deliver, post
 from ldlm_monitor.service.notify.message import Message, Receipt
-from ldlm_monitor.service.notify.receiver import MessageReceiver, Trial
+from ldlm_monitor.service.notify.receiver import MessageReceiver, TrialAlert
 from ldlm_monitor.service.notify.slack_message import REFUSED_FORMS, as_code, drawn
 
 API_URL = "https://slack.com/api/"  # as in Slack's documentation
@@ -124,7 +124,7 @@ class SlackBot(MessageReceiver):
         self._address = urlsplit(checked_url(api_url, "slack.api_url", f"leave {API_URL}"))
         self._api = SlackApi(api_url, _checked_token(token))
 
-    def send_test(self, trial: Trial) -> str:
+    def send_test(self, trial: TrialAlert) -> str:
         """Post the message and edit it; returns a remark on scopes that the token lacks, or "".
 
         Raises DeliveryError unless Slack accepted both.

@@ -6,10 +6,10 @@ from typing import Any
 from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.base.snapshot import AlertView
 from ldlm_monitor.service.notify.message import from_transition, message_of
-from ldlm_monitor.service.notify.receiver import Trial
+from ldlm_monitor.service.notify.receiver import TrialAlert
 
 
-def trial_at(now: float, external_url: str | None, labels: Mapping[str, str]) -> Trial:
+def trial_at(now: float, external_url: str | None, labels: Mapping[str, str]) -> TrialAlert:
     """A trial at `now` (Unix seconds); `external_url` and `labels` as in the settings."""
     shared: dict[str, Any] = {
         "state": "firing",
@@ -23,7 +23,7 @@ def trial_at(now: float, external_url: str | None, labels: Mapping[str, str]) ->
     }
     name, reason = "NotifyTest", "condition holds"
     passed = Transition(time=now, alert=name, previous="inactive", reason=reason, **shared)
-    return Trial(
+    return TrialAlert(
         message=message_of(from_transition(passed, external_url)),
         alert=AlertView(name=name, fired_at=now, position=None, **shared),
         now=now,

@@ -18,12 +18,12 @@ from ldlm_monitor.service.state.secret_files import URL, secret_of
 if TYPE_CHECKING:
     from ldlm_monitor.service.notify.courier import Sender
     from ldlm_monitor.service.notify.outbox import Outbox
-    from ldlm_monitor.service.notify.receiver import Surroundings, Trial
+    from ldlm_monitor.service.notify.receiver import DaemonParts, TrialAlert
 
 log = logging.getLogger(__name__)
 
 
-class Heartbeat(ReceiverSettings):
+class DeadMansSwitch(ReceiverSettings):
     """A dead man's switch that is pinged while the monitor works."""
 
     table = "heartbeat"
@@ -45,28 +45,28 @@ class Heartbeat(ReceiverSettings):
     def receivers(self) -> Iterator[Receiver]:
         """The one switch, if it is set."""
         if url := self.target():
-            yield DeadMansSwitch(url, self.interval_seconds)
+            yield HeartbeatReceiver(url, self.interval_seconds)
 
 
-class DeadMansSwitch(Receiver):
+class HeartbeatReceiver(Receiver):
     """What is at one URL, which is to be requested every `interval` seconds."""
 
     name = "heartbeat"
-    tells_people = False
+    gets_alerts = False
 
     def __init__(self, url: str, interval: float) -> None:
         self._url = url
         self._interval = interval
 
-    def send_test(self, trial: Trial) -> str:
+    def send_test(self, trial: TrialAlert) -> str:
         """Request the URL once."""
         ping(self._url)
         return ""
 
-    def senders(self, around: Surroundings) -> Iterator[Sender]:
+    def senders(self, daemon: DaemonParts) -> Iterator[Sender]:
         """The one that requests the URL."""
         log.info("a dead man's switch is called every %g s", self._interval)
-        yield HeartbeatSender(self._url, self._interval, Pulse(around.turns), around.outbox)
+        yield HeartbeatSender(self._url, self._interval, Pulse(daemon.turns), daemon.outbox)
 
 
 class HeartbeatSender(StateSender):
@@ -76,7 +76,7 @@ class HeartbeatSender(StateSender):
     """
 
     def __init__(self, url: str, interval: float, pulse: Pulse, outbox: Outbox) -> None:
-        super().__init__(DeadMansSwitch.name, outbox)
+        super().__init__(HeartbeatReceiver.name, outbox)
         self._url = url
         self._interval = interval
         self._pulse = pulse
