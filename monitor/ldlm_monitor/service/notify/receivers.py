@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from ldlm_monitor.service.notify.alertmanager import Alertmanager
 from ldlm_monitor.service.notify.apprise import Apprise
+from ldlm_monitor.service.notify.collector import Otlp
 from ldlm_monitor.service.notify.dead_mans_switch import DeadMansSwitch
-from ldlm_monitor.service.notify.otlp import Otlp
 from ldlm_monitor.service.notify.policy import Policy
 from ldlm_monitor.service.notify.slack import Slack
 from ldlm_monitor.service.notify.webhook import Webhook
