@@ -9,7 +9,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails
 
 from ldlm_monitor.base.errors import ConfigError
 from ldlm_monitor.service.config.settings import SECTIONS, Settings, is_secret
-from ldlm_monitor.service.notify.policy import Policy, StreamPolicy
+from ldlm_monitor.service.notify.policy import StreamPolicy
 from ldlm_monitor.service.notify.receivers import RECEIVERS
 
 ENV_PREFIX = "LDLM_"  # begins the name of every setting's environment variable
@@ -189,8 +189,10 @@ def _complaint(error: ErrorDetails, sources: Sources) -> ConfigError:
     if error["type"] == "extra_forbidden":
         what = "unknown key"
         owner = _spelled(source, key) + inner.removesuffix(f".{keys[-1]}") if rest else section
-        names = tuple(Policy.model_fields if rest else fields)
-        remedy = _known(source, owner, keys[-1], names)
+        if rest:  # below a field that holds tables, such as `slack.channels`
+            held = fields[keys[depth - 1]].annotation
+            fields = (get_args(held) or (held,))[-1].model_fields
+        remedy = _known(source, owner, keys[-1], tuple(fields))
     else:
         field = fields[keys[depth - 1]]
         what = _what(error, repeat=field.repr and not is_secret(field))
