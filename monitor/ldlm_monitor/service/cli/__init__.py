@@ -58,7 +58,6 @@ def _follow(*files: str, flags: FollowFlags | None = None) -> int:
 
 
 app.add_commands()
-app.register_install_completion_command()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

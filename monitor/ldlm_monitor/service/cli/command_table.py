@@ -37,6 +37,8 @@ class CommandLine(App):
         """Make the commands known by their names."""
         for each in COMMANDS:
             self.command(f"{__package__}.{each}")
+        # Not by cyclopts' own method, which loads the completion at every start.
+        self.command(f"{__package__}.completion:install_completion", name="--install-completion")
 
     def help_print(
         self,
