@@ -1,14 +1,18 @@
 """Writes the parts of pages that come from code: `python docs/generate.py`.
 
-`metrics.md` and the schemas whole, the list of checks in `doctor.md`, the tables in `promql.md` and
-`decisions.md`, and the head of each page in `runbook/`; what stands below a head is written by
-people, and kept.
+`metrics.md` and the schemas whole, the list of checks in `doctor.md`, the tables in `promql.md`,
+`configuration.md` and `decisions.md`, and the head of each page in `runbook/`; what stands below a
+head is written by people, and kept.
 """
 
+import ast
+import inspect
 import json
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +25,15 @@ sys.path[:0] = [str(ROOT / each) for each in ("monitor", "callback", "doctor", "
 
 from ldlm_doctor.model import Check, checks  # noqa: E402 # it need not be installed
 from ldlm_monitor.base.names import RUN_STATES, SEVERITIES, Metric  # noqa: E402
+from ldlm_monitor.base.setting_types import Section  # noqa: E402
 from ldlm_monitor.base.snapshot import Snapshot  # noqa: E402
 from ldlm_monitor.finished.compare.comparison import Comparison  # noqa: E402
 from ldlm_monitor.finished.report.document import Report  # noqa: E402
 from ldlm_monitor.judge.core.exported_metrics import METRICS  # noqa: E402
 from ldlm_monitor.judge.run.run_states import MOVES, PHASES, TRAINS  # noqa: E402
 from ldlm_monitor.records import adapter  # noqa: E402
+from ldlm_monitor.service.cli.flags import FollowFlags  # noqa: E402
+from ldlm_monitor.service.config import Settings  # noqa: E402
 from ldlm_monitor.service.notify.webhook import WebhookBody  # noqa: E402
 from ldlm_monitor.service.serve.openapi import Spelled  # noqa: E402
 from ldlm_promrules.promql.expression_parser import EXPERIMENTAL, MAX_DEPTH  # noqa: E402
@@ -43,9 +50,14 @@ BY_HAND = "<!-- Above and in the last section: made by docs/generate.py of the r
 RULE = "\n## The rule\n"
 SECTIONS = "\n## Meaning\n\n## Why\n\n## What to do\n"
 TEMPLATES = re.compile(r"{{ *with .*?{{ *end *}}|{{.*?}}")
-BEGIN, END = "<!-- checks -->", "<!-- end of checks -->"
+CHECKS = "<!-- checks -->", "<!-- end of checks -->"  # in doctor.md
 TABLES = "<!-- tables -->", "<!-- end of tables -->"  # in promql.md
 STATES = "<!-- states -->", "<!-- end of states -->"  # in decisions.md
+SETTINGS = "<!-- settings -->", "<!-- end of settings -->"  # in configuration.md
+FLAGS = {field.name: f"`--{field.name.replace('_', '-')}`" for field in fields(FollowFlags)} | {
+    "files": "`FILE_OR_GLOB...`",
+    "companions": "`--no-companions`",
+}
 GROUPS = (
     ("Training", "ldlm_train_", "What the trainer logs. `rank`: where a rank reported the value."),
     ("Goodput", "ldlm_goodput_", "Of one run, over its attempts, up to its last step or its end."),
@@ -302,8 +314,7 @@ def without_markup(text: str) -> str:
 
 def doctor() -> str:
     """The page of the doctor with its checks as they are."""
-    before, _, rest = (PAGES / "doctor.md").read_text("utf-8").partition(BEGIN)
-    return f"{before}{BEGIN}\n\n{checks_in_words()}\n{END}{rest.partition(END)[2]}"
+    return between("doctor.md", CHECKS, checks_in_words().rstrip())
 
 
 def promql() -> str:
@@ -325,9 +336,57 @@ def promql() -> str:
     table.append(f"| levels of nesting | {MAX_DEPTH} |")
     counted = "operators, opening brackets, regexes and Unicode classes of an expression"
     table.append(f"| {counted} | {MAX_OPERATORS} |")
-    begin, end = TABLES
-    before, _, rest = (PAGES / "promql.md").read_text("utf-8").partition(begin)
-    return f"{before}{begin}\n\n" + "\n".join(table) + f"\n\n{end}{rest.partition(end)[2]}"
+    return between("promql.md", TABLES, "\n".join(table))
+
+
+def settings(model: type[BaseModel] = Settings, table: str = "") -> Iterator[tuple[str, ...]]:
+    """Of every setting its key, variable, flag, default and meaning."""
+    meanings = said_below(model)
+    for name, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from settings(field.annotation, f"{name}.")
+        else:
+            key = table + name
+            variable = "LDLM_" + key.replace(".", "_").upper()
+            yield key, variable, FLAGS.get(key, ""), default_of(field.default), meanings[name]
+
+
+def said_below(model: type[BaseModel]) -> dict[str, str]:
+    """What stands below each attribute, in one line; what it inherits, too."""
+    found: dict[str, str] = {}
+    written = Settings.__base__ if model is Settings else model  # `Settings` itself is made of it
+    assert written is not None
+    for each in written.__mro__[: written.__mro__.index(Section)]:
+        (defined,) = ast.parse(inspect.getsource(each)).body
+        assert isinstance(defined, ast.ClassDef)
+        for one, other in pairwise(defined.body):
+            if isinstance(one, ast.AnnAssign) and isinstance(other, ast.Expr):
+                found[ast.unparse(one.target)] = " ".join(ast.literal_eval(other.value).split())
+    return found
+
+
+def default_of(value: object) -> str:
+    """A default as a page shows it."""
+    if value is None or value in ((), {}):
+        return "none"
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def configuration() -> str:
+    """The page of the configuration with all settings."""
+    rows = ["| key | variable | flag | default | meaning |", "| --- | --- | --- | --- | --- |"]
+    for key, variable, flag, default, meaning in settings():
+        rows.append(f"| `{key}` | `{variable}` | {flag} | {default} | {meaning} |")
+    return between("configuration.md", SETTINGS, "\n".join(rows))
+
+
+def between(page: str, marks: tuple[str, str], made: str) -> str:
+    """A page of which the part between two marks is made."""
+    begin, end = marks
+    before, _, rest = (PAGES / page).read_text("utf-8").partition(begin)
+    return f"{before}{begin}\n\n{made}\n\n{end}{rest.partition(end)[2]}"
 
 
 def decisions() -> str:
@@ -341,15 +400,14 @@ def decisions() -> str:
         rows.append(
             f"| **{name}**: {move.by} | {left}{unless} | {move.to or 'the same'} | {forgotten} |"
         )
-    begin, end = STATES
-    before, _, rest = (PAGES / "decisions.md").read_text("utf-8").partition(begin)
-    return f"{before}{begin}\n\n" + "\n".join(rows) + f"\n\n{end}{rest.partition(end)[2]}"
+    return between("decisions.md", STATES, "\n".join(rows))
 
 
 def pages() -> dict[str, str]:
     """All that is made, by its path below docs/."""
     made = {"runbook/index.md": contents(), "metrics.md": metrics(), "doctor.md": doctor()}
     made |= {"promql.md": promql(), "decisions.md": decisions()}
+    made |= {"configuration.md": configuration()}
     return {**runbook(), **made, **schemas()}
 
 

@@ -4,19 +4,17 @@ import pytest
 
 from ldlm_monitor.base.errors import DeliveryError
 from ldlm_monitor.base.snapshot import AlertView, MonitorView, Snapshot
-from ldlm_monitor.service.notify.outbox import Outbox
-from ldlm_monitor.service.notify.states import (
+from ldlm_monitor.service.notify.alertmanager import (
     BATCH,
-    LOOK_SECONDS,
     RESEND_SECONDS,
     RESOLVED_KEPT_SECONDS,
-    STILL_SECONDS,
     AlertmanagerClient,
     AlertmanagerSender,
-    Pulse,
     SentAlerts,
     body,
 )
+from ldlm_monitor.service.notify.outbox import Outbox
+from ldlm_monitor.service.notify.states import LOOK_SECONDS, STILL_SECONDS, Pulse
 
 NOW = 1_769_681_700.0
 

@@ -18,6 +18,7 @@ from ldlm_monitor.base.snapshot import AlertView, MonitorView, Snapshot
 from ldlm_monitor.base.text.lines import transition_json, transition_line
 from ldlm_monitor.base.text.sanitize import plain, redact, run_path
 from ldlm_monitor.finished.report.plain_text import health_report
+from ldlm_monitor.service.notify.alertmanager import SentAlert, body
 from ldlm_monitor.service.notify.apprise import plain_text
 from ldlm_monitor.service.notify.content import news_of, whole_of
 from ldlm_monitor.service.notify.message import (
@@ -29,7 +30,6 @@ from ldlm_monitor.service.notify.message import (
     to_json,
 )
 from ldlm_monitor.service.notify.slack_message import drawn
-from ldlm_monitor.service.notify.states import SentAlert, body
 from ldlm_monitor.service.notify.webhook import WebhookBody, webhook_body
 from ldlm_monitor.service.serve.metrics import exposition, families
 from ldlm_monitor.service.serve.pages import landing_page, resource

@@ -12,7 +12,7 @@ from itertools import pairwise
 import pytest
 
 from ldlm_monitor.base.errors import DeliveryError
-from ldlm_monitor.service.notify.courier import Courier, Receiver, Sender, stop_all
+from ldlm_monitor.service.notify.courier import Courier, Sender, stop_all
 from ldlm_monitor.service.notify.message import Message, Notification, Receipt, to_json
 from ldlm_monitor.service.notify.outbox import Outbox
 from ldlm_monitor.service.notify.policy import Policy
@@ -59,7 +59,7 @@ def accept(_: Notification) -> None:
 
 
 def test_it_sends_what_was_there_and_what_is_added_while_it_sleeps(outbox, make_notification):
-    receiver: Receiver = Steered("slack", accept)
+    receiver = Steered("slack", accept)
     outbox.add(make_notification(), ["slack"], 0.0)
     courier = Courier(receiver, outbox)
     with at_work(courier):

@@ -9,15 +9,11 @@ from email.message import Message as Headers
 import pytest
 
 from ldlm_monitor.service.notify import courier
-from ldlm_monitor.service.notify.courier import Sender
+from ldlm_monitor.service.notify.courier import AGAIN_SECONDS, Sender
+from ldlm_monitor.service.notify.dead_mans_switch import HeartbeatSender
 from ldlm_monitor.service.notify.http_client import HttpAnswer
 from ldlm_monitor.service.notify.outbox import Outbox
-from ldlm_monitor.service.notify.states import (
-    AGAIN_SECONDS,
-    STILL_SECONDS,
-    HeartbeatSender,
-    Pulse,
-)
+from ldlm_monitor.service.notify.states import STILL_SECONDS, Pulse
 
 
 class Pump:

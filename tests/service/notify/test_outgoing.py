@@ -12,12 +12,14 @@ import pytest
 
 from ldlm_monitor.base.errors import ConfigError, DeliveryError, RemoteError
 from ldlm_monitor.screen.remote import RemoteSource
+from ldlm_monitor.service.notify.alertmanager import AlertmanagerClient
 from ldlm_monitor.service.notify.apprise import apprise_services
+from ldlm_monitor.service.notify.dead_mans_switch import HeartbeatSender
 from ldlm_monitor.service.notify.http_client import post
 from ldlm_monitor.service.notify.message import message_of
 from ldlm_monitor.service.notify.outbox import Outbox
 from ldlm_monitor.service.notify.slack_message import SlackWebhook
-from ldlm_monitor.service.notify.states import AlertmanagerClient, HeartbeatSender, Pulse
+from ldlm_monitor.service.notify.states import Pulse
 from ldlm_monitor.service.notify.webhook import WebhookSender
 
 pytest.importorskip("apprise", reason="apprise is not installed")

@@ -9,7 +9,7 @@ import pytest
 
 from ldlm_monitor.base.errors import ConfigError, DeliveryError
 from ldlm_monitor.service.notify.message import message_of
-from ldlm_monitor.service.notify.slack_message import HOW_TO_CONFIGURE, SlackWebhook
+from ldlm_monitor.service.notify.slack_message import SlackWebhook
 from tests.service.notify.stories import slack_message
 
 pytestmark = pytest.mark.usefixtures("impatient")
@@ -161,7 +161,3 @@ def test_only_https_or_loopback_is_taken_and_the_complaint_does_not_repeat_it(ur
 )
 def test_https_anywhere_and_http_on_loopback_are_fine(url):
     assert SlackWebhook(url).name == "slack"
-
-
-def test_the_line_for_a_user_without_slack_names_the_variable():
-    assert "LDLM_SLACK_WEBHOOK_URL" in HOW_TO_CONFIGURE

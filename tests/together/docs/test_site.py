@@ -32,6 +32,10 @@ def test_what_is_made_of_the_code_is_up_to_date() -> None:
     assert stale == [], "run `python docs/generate.py`"
 
 
+def test_every_setting_says_what_it_means() -> None:
+    assert all(meaning for *_, meaning in GENERATOR["settings"]())
+
+
 def test_every_alert_has_its_page_and_no_page_is_left_of_one_that_is_gone() -> None:
     raised = set(GENERATOR["alerts"]())
     assert set(packaged_alerts()) <= raised

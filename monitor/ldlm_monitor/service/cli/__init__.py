@@ -12,28 +12,13 @@ from functools import wraps
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import CycloptsError, Parameter
 
 from ldlm_monitor import __version__
 from ldlm_monitor.base.errors import INTERRUPTED, InputError, LdlmError, UsageError
 from ldlm_monitor.base.text.format import printable
-from ldlm_monitor.service.cli import (
-    attach,
-    bench,
-    compare,
-    doctor,
-    follow,
-    formats,
-    mcp,
-    notify,
-    parse,
-    query,
-    replay,
-    report,
-    rules,
-    run,
-    setup,
-)
+from ldlm_monitor.service.cli import follow
+from ldlm_monitor.service.cli.command_table import CommandLine
 from ldlm_monitor.service.cli.flags import FollowFlags, hide_dash
 
 # Errors that a user can mend: those of a named file, and those of stdout, which name no file.
@@ -51,7 +36,7 @@ class Refusal(Protocol):
     remedy: str
 
 
-app = App(
+app = CommandLine(
     name="ldlm-monitor",
     version=f"ldlm-monitor {__version__}",
     version_flags=["--version", "-V"],
@@ -72,26 +57,7 @@ def _follow(*files: str, flags: FollowFlags | None = None) -> int:
     return follow.follow(*files, flags=flags)
 
 
-app.command(attach.attach)
-app.command(bench.bench)
-app.command(compare.compare)
-app.command(replay.demo)
-app.command(doctor.doctor)
-app.command(parse.parse)
-app.command(query.query)
-app.command(query.goodput)
-app.command(replay.replay)
-app.command(report.report)
-app.command(run.run)
-app.command(run.stop)
-app.command(rules.app)
-app.command(formats.app)
-app.command(notify.app)
-app.command(mcp.mcp)
-app.command(setup.init)
-app.command(setup.dashboards)
-app.command(setup.service)
-app.register_install_completion_command()
+app.add_commands()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

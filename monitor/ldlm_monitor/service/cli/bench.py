@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import median
 from threading import Thread
 from typing import TYPE_CHECKING, Annotated
 
@@ -107,6 +106,8 @@ def _summary(record: BenchRecord) -> str:
 
 
 def _facts(record: BenchRecord) -> Iterator[str]:
+    from statistics import median
+
     from ldlm_monitor.base.text.format import counted, duration
     from ldlm_monitor.finished.compare.output import value
     from ldlm_monitor.finished.compare.sides import Side

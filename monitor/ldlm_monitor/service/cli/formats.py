@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from ldlm_monitor.logs.parse import Parser
     from ldlm_monitor.logs.parse.definitions import Definitions
 
-app = App(name="formats", help="Tests and lists what the monitor recognises in logs.")
+formats = App(name="formats", help="Tests and lists what the monitor recognises in logs.")
 
 
-@app.command(name="test")
+@formats.command(name="test")
 def try_out(file: Path, *logs: str, flags: InputFlags | None = None) -> int:
     """Runs the examples of a definition file, and shows how it parses logs.
 
@@ -68,7 +68,7 @@ def _sample_line(sample: Sample) -> str:
     return f"    line {sample.position.line}: {', '.join(values)}"
 
 
-@app.command(name="list")
+@formats.command(name="list")
 def listed(*files: Path, flags: InputFlags | None = None) -> int:
     """Lists the formats: name, whether a real log confirmed it, what it recognises, its source.
 
@@ -93,7 +93,7 @@ def listed(*files: Path, flags: InputFlags | None = None) -> int:
     return 0
 
 
-@app.command
+@formats.command
 def learn(log: str, flags: InputFlags | None = None) -> int:
     """Prints what was inferred from a log of an unknown format as a definition file.
 

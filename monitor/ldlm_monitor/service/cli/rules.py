@@ -11,10 +11,10 @@ from ldlm_monitor.base.errors import RuleError, UsageError
 from ldlm_monitor.base.text.format import counted, duration
 from ldlm_monitor.service.cli.flags import RuleFlags, settings
 
-app = App(name="rules", help="Checks, tests and lists rule files.")
+rules = App(name="rules", help="Checks, tests and lists rule files.")
 
 
-@app.command
+@rules.command
 def check(*files: Path, experimental: bool = False, flags: RuleFlags | None = None) -> int:
     """Checks rule files: their form, their templates, and that every expression is supported.
 
@@ -47,7 +47,7 @@ def check(*files: Path, experimental: bool = False, flags: RuleFlags | None = No
     return UsageError.exit_code if wrong else 0
 
 
-@app.command
+@rules.command
 def test(*files: Path) -> int:
     """Runs unit tests of rules, written as for `promtool test rules`.
 
@@ -101,7 +101,7 @@ def _test_files(paths: Sequence[Path]) -> list[Path]:
     return found
 
 
-@app.command(name="list")
+@rules.command(name="list")
 def listed(*files: Path, flags: RuleFlags | None = None) -> int:
     """Lists the rules: alert, severity, how long the condition must hold, and the rule's file.
 

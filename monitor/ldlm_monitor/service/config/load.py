@@ -9,7 +9,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -17,7 +17,8 @@ from pydantic_core import ErrorDetails
 
 from ldlm_monitor.base.errors import ConfigError
 from ldlm_monitor.service.config.settings import SECTIONS, Settings, is_secret
-from ldlm_monitor.service.notify.policy import Policy
+from ldlm_monitor.service.notify.policy import StreamPolicy
+from ldlm_monitor.service.notify.receivers import RECEIVERS
 
 ENV_PREFIX = "LDLM_"  # begins the name of every setting's environment variable
 DEFAULT_FILE = Path("ldlm-monitor.toml")  # in the working directory
@@ -33,8 +34,6 @@ _SHOWN = 60
 _NEAR = 0.85
 """difflib's ratio from which a variable is a mistyped one, with the prefix: one letter wrong or
 missing. Less would refuse variables of others, such as LDLM_RUN_DIR."""
-_WITH_PASSWORDS = frozenset({"alertmanager.urls", "slack.api_url"})
-"""Settings whose wrong values an error leaves out, because a URL may contain a password."""
 _WORDS = {
     "bool_parsing": "should be true or false",
     "bool_type": "should be true or false",
@@ -99,12 +98,13 @@ def _read_file(file: Path) -> dict[str, Any]:
 
 
 def _moved(where: str) -> ConfigError:
+    *others, last = (f"[{kind.table}]" for kind in RECEIVERS if issubclass(kind, StreamPolicy))
     return ConfigError(
         "route trees, inhibition and time intervals are Alertmanager's",
         where=where,
         remedy="give them to the Alertmanager of alertmanager.urls, as in"
         " deploy/fleet/alertmanager.yml, or set matchers, min_severity and quiet_hours"
-        " of [slack], [webhook] or [apprise]",
+        f" of {', '.join(others)} or {last}",
     )
 
 
@@ -189,11 +189,13 @@ def _complaint(error: ErrorDetails, sources: Sources) -> ConfigError:
     if error["type"] == "extra_forbidden":
         what = "unknown key"
         owner = _spelled(source, key) + inner.removesuffix(f".{keys[-1]}") if rest else section
-        names = tuple(Policy.model_fields if rest else fields)
-        remedy = _known(source, owner, keys[-1], names)
+        if rest:  # below a field that holds tables, such as `slack.channels`
+            held = fields[keys[depth - 1]].annotation
+            fields = (get_args(held) or (held,))[-1].model_fields
+        remedy = _known(source, owner, keys[-1], tuple(fields))
     else:
         field = fields[keys[depth - 1]]
-        what = _what(error, repeat=not is_secret(field) and key not in _WITH_PASSWORDS)
+        what = _what(error, repeat=field.repr and not is_secret(field))
         remedy = f"for example {_example(source, key, field)}"
     if source not in (_FLAG, _ENVIRONMENT):
         line = _line(Path(source).read_text("utf-8-sig"), keys)

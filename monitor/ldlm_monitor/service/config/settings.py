@@ -3,9 +3,9 @@
 The reason of a default is a comment above it; the text below it is part of the documentation.
 """
 
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias, TypeVar
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, create_model
 from pydantic.fields import FieldInfo
 
 from ldlm_monitor.base.setting_types import (
@@ -25,14 +25,8 @@ from ldlm_monitor.base.setting_types import (
 from ldlm_monitor.base.text.addresses import address
 from ldlm_monitor.judge.run.stall import Stall
 from ldlm_monitor.screen.look import Look
-from ldlm_monitor.service.notify.receiver_settings import (
-    AlertmanagerSettings,
-    Apprise,
-    HeartbeatSettings,
-    OtlpSettings,
-    Slack,
-    WebhookSettings,
-)
+from ldlm_monitor.service.notify.receiver import ReceiverSettings
+from ldlm_monitor.service.notify.receivers import RECEIVERS
 from ldlm_monitor.service.state.secret_files import secret_of
 
 FailOn: TypeAlias = Literal[
@@ -75,7 +69,19 @@ class Attach(Section):
         return secret_of(self.password_file, "attach.password_file", "the password")
 
 
-class Settings(Section):
+Model = TypeVar("Model", bound=Section)
+
+
+def with_receivers(model: type[Model]) -> type[Model]:
+    """The model with a table for each kind of receivers, by its name."""
+    tables = {kind.table: (kind, kind()) for kind in RECEIVERS}
+    own = {"__base__": model, "__module__": model.__module__, "__doc__": model.__doc__}
+    made: type[Model] = create_model(model.__name__, **own, **tables)  # type: ignore[call-overload]
+    return made
+
+
+@with_receivers
+class Settings(Section, defer_build=True):  # once, with the tables of `with_receivers`
     """The monitor's settings. Durations are seconds."""
 
     files: Patterns = Field(default=(), examples=[["train_logs/*.log"]])
@@ -143,12 +149,6 @@ class Settings(Section):
     # A choice: three of Prometheus' lookbacks; less hides the end on dashboards, more looks alive.
     end_series_after_seconds: SecondsFromZero = 900
     """Seconds that an ended run's series stay in `/metrics`."""
-    slack: Slack = Slack()
-    alertmanager: AlertmanagerSettings = AlertmanagerSettings()
-    webhook: WebhookSettings = WebhookSettings()
-    apprise: Apprise = Apprise()
-    heartbeat: HeartbeatSettings = HeartbeatSettings()
-    otlp: OtlpSettings = OtlpSettings()
     attach: Attach = Attach()
     # Slack's limit: one message per second and channel (https://docs.slack.dev/apis/web-api/rate-limits/).
     post_interval_seconds: SecondsFromZero = 1
@@ -161,6 +161,11 @@ class Settings(Section):
     """Form of the messages on stderr."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The least level of a message that is written to stderr."""
+
+    @property
+    def receivers(self) -> tuple[ReceiverSettings, ...]:
+        """The table of each kind of receivers."""
+        return tuple(getattr(self, kind.table) for kind in RECEIVERS)
 
     @property
     def history_bytes(self) -> int | None:

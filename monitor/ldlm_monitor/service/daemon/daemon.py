@@ -32,18 +32,13 @@ from ldlm_monitor.service.daemon.pump import CutShort, Pump
 from ldlm_monitor.service.daemon.pump_calls import PumpCalls
 from ldlm_monitor.service.daemon.stall_probe import Probing
 from ldlm_monitor.service.daemon.stop_signals import Signals
-from ldlm_monitor.service.notify.courier import Receiver, Sender, stop_all
+from ldlm_monitor.service.notify.courier import Sender, stop_all
+from ldlm_monitor.service.notify.incident_log import IncidentLog
+from ldlm_monitor.service.notify.loss_picture import picture_of
 from ldlm_monitor.service.notify.outbox import Outbox
-from ldlm_monitor.service.notify.receivers import (
-    couriers,
-    draw_from,
-    incident_log,
-    policy_of,
-    receivers_of,
-    senders,
-)
+from ldlm_monitor.service.notify.receiver import DaemonParts, MessageReceiver, Receiver
+from ldlm_monitor.service.notify.receivers import RECEIVERS, couriers, receivers_of
 from ldlm_monitor.service.notify.silences import Silences
-from ldlm_monitor.service.notify.slack_message import HOW_TO_CONFIGURE
 from ldlm_monitor.service.serve import Gate, RunPage, Server, Site
 from ldlm_monitor.service.serve.metrics import families
 from ldlm_monitor.service.serve.prometheus import PrometheusApi
@@ -70,35 +65,35 @@ def run(
     """
     with ExitStack() as stack:
         _raise_descriptor_limit()
-        receivers = list(receivers_of(settings))
+        receivers = receivers_of(settings.receivers)
+        of_messages = [each for each in receivers if isinstance(each, MessageReceiver)]
         gate = Gate(settings.web_config)
         wanted = settings.state_dir or default_state_dir(settings.files, Path.cwd())
         state = stack.enter_context(closing(StateDir(wanted)))
         silences = stack.enter_context(closing(Silences(state.path / "silences.sqlite")))
-        policies = {each.name: policy_of(settings, each) for each in receivers}
+        policies = {each.name: each.policy for each in of_messages}
         outbox = Outbox(state.path / "outbox.sqlite", policies, silences)
         stack.callback(outbox.close)
         # Started before the logs are read again, which may take long: waiting messages go first.
-        posting = list(couriers(settings, outbox, receivers))
+        posting = list(couriers(of_messages, outbox, settings.post_interval_seconds))
         sending: list[Sender] = []
         stack.callback(lambda: stop_all(sending, signals.send_seconds))
         _start(posting, sending)
         store = stack.enter_context(closing(StateStore(state.path / "ledger.sqlite")))
         journal = Journal()
         waker = stack.enter_context(closing(Waker(journal)))
-        names = [receiver.name for receiver in receivers]
         pump = Pump(
             settings,
             outbox,
             store,
             Dispatcher(
                 outbox,
-                names,
+                [each.name for each in of_messages],
                 silences,
                 posting,
                 prints=not signals.has_screen,
                 external_url=settings.external_url,
-                incident_log=incident_log(settings, outbox),
+                incident_log=_incident_log(settings, outbox, receivers),
             ),
             waker,
             probing=_probing(settings, waker, stack),
@@ -107,7 +102,9 @@ def run(
             journal=journal,
             stopping=lambda: signals.stop,
         )
-        draw_from(lambda: pump.snapshot.curves, receivers)
+        draw = picture_of(lambda: pump.snapshot.curves)
+        for each in of_messages:
+            each.draw = draw
         stack.callback(pump.close)
         signals.wake = partial(waker.ring, Path())
         source = LocalSource(
@@ -153,15 +150,15 @@ def run(
         server = listen(settings, gate, bind)
         stack.callback(server.stop)
         url = url_of(settings.listen_address[0], server.port, encrypts=gate.encrypts)
-        to_servers = senders(
-            settings,
-            outbox,
+        parts = DaemonParts(
+            outbox=outbox,
             url=settings.external_url or url,
+            labels=settings.external_labels,
             snapshot=lambda: pump.snapshot,
             turns=lambda: pump.turns,
             exported=exported,
         )
-        _start(to_servers, sending)
+        _start((sender for each in receivers for sender in each.senders(parts)), sending)
         stack.callback(write_file_sd(settings, server.port, gate))
         try:
             _greet(settings, pump, state, url, receivers)
@@ -256,6 +253,13 @@ def _start(threads: Iterable[Sender], sending: list[Sender]) -> None:
         sending.append(each)
 
 
+def _incident_log(
+    settings: Settings, outbox: Outbox, receivers: list[Receiver]
+) -> IncidentLog | None:
+    names = [each.name for each in receivers if each.gets_incidents]
+    return IncidentLog(outbox, names, settings.external_url) if names else None
+
+
 def _probing(settings: Settings, waker: Waker, stack: ExitStack) -> Probing | None:
     if not settings.probe.enabled:
         return None
@@ -289,6 +293,7 @@ def _greet(
     for argument in pump.inputs.patterns.missing():
         log.info("%s: does not exist yet, waiting for it", argument)
     _warn_of_rules(settings)
-    if not receivers and not settings.alertmanager.urls:
-        log.info(HOW_TO_CONFIGURE)
+    if not any(each.gets_alerts for each in receivers):
+        how = RECEIVERS[0].how
+        log.info("nobody will be notified, as no receiver is configured: set %s", how)
     sys.stdout.flush()

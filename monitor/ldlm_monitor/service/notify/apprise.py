@@ -1,19 +1,27 @@
 """Other services through Apprise: each by its URL (https://github.com/caronc/apprise/wiki)."""
 
+from __future__ import annotations
+
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import re2
+from pydantic import Field
 
 from ldlm_monitor.base.errors import ConfigError, DeliveryError
+from ldlm_monitor.base.setting_types import UserPath
 from ldlm_monitor.base.text.sanitize import shorten
-from ldlm_monitor.service.notify.content import Content, news_of
-from ldlm_monitor.service.notify.message import Message, Notification, Receipt, weight
+from ldlm_monitor.service.notify.policy import Policy
+from ldlm_monitor.service.notify.receiver import MessageReceiver, ReceiverSettings
+from ldlm_monitor.service.state.secret_files import secret_text
 
 if TYPE_CHECKING:
-    from apprise import Apprise, NotifyType
+    import apprise
+
+    from ldlm_monitor.service.notify.content import Content
+    from ldlm_monitor.service.notify.message import Message, Notification, Receipt
 
 TITLE_LIMIT, TEXT_LIMIT = 200, 1500
 """Characters of a message's title, and of each line of its text: a title and one full line, 1700,
@@ -30,15 +38,40 @@ the look-alike of each, on which no service acts. The first pattern spares mail 
 second does not: Discord finds the mention of a whole channel within a word too."""
 
 
-class AppriseService:
+class Apprise(ReceiverSettings, Policy):
+    """Other services, by their Apprise URLs."""
+
+    table = "apprise"
+    how = "apprise.urls_file"
+
+    urls_file: UserPath | None = Field(default=None, examples=["apprise.urls"])
+    """A file of Apprise URLs (Discord, Teams, Telegram, ntfy, mail, PagerDuty, ...), one a line."""
+
+    def urls(self) -> tuple[str, ...]:
+        """The URLs, none if no file is set. Raises ConfigError if the file is unusable."""
+        if self.urls_file is None:
+            return ()
+        lines = map(str.strip, secret_text(self.urls_file, "apprise.urls_file").splitlines())
+        return tuple(line for line in lines if line and not line.startswith("#"))
+
+    def receivers(self) -> Iterator[MessageReceiver]:
+        """A receiver for each URL."""
+        for service in apprise_services(self.urls()):
+            yield service.under(self)
+
+
+class AppriseService(MessageReceiver):
     """Sends to one service, shown as `name`. Its URL is a secret: it is never logged or shown."""
 
-    def __init__(self, service: "Apprise", name: str) -> None:
+    def __init__(self, service: apprise.Apprise, name: str) -> None:
         self.name = name
         self._service = service
 
     def send(self, message: Message) -> Receipt:
         """Send the news, else what still fires. Raises DeliveryError unless it was accepted."""
+        from ldlm_monitor.service.notify.content import news_of
+        from ldlm_monitor.service.notify.message import Receipt, weight
+
         kind = _type(min(message.news or message.firing, key=weight))
         title, body = plain_text(news_of(message))
         if not self._service.notify(title=title, body=body, notify_type=kind, body_format="text"):
@@ -107,7 +140,7 @@ def _line(words: str, limit: int = TEXT_LIMIT) -> str:
     return shorten(shown, limit)
 
 
-def _type(notification: Notification) -> "NotifyType":
+def _type(notification: Notification) -> apprise.NotifyType:
     from apprise import NotifyType
 
     if notification.state != "firing":

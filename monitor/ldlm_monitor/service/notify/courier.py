@@ -1,17 +1,21 @@
 """Threads that send, and the one that sends a receiver's messages of the outbox."""
 
+from __future__ import annotations
+
 import logging
-import sqlite3
 import threading
 import time
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from ldlm_monitor.base.errors import DeliveryError
 from ldlm_monitor.base.text.sanitize import plain
-from ldlm_monitor.service.notify.group_messages import Pending
-from ldlm_monitor.service.notify.message import Message, Receipt
-from ldlm_monitor.service.notify.outbox import Outbox
+
+if TYPE_CHECKING:
+    from ldlm_monitor.service.notify.group_messages import Pending
+    from ldlm_monitor.service.notify.message import Receipt
+    from ldlm_monitor.service.notify.outbox import Outbox
+    from ldlm_monitor.service.notify.receiver import MessageReceiver
 
 log = logging.getLogger(__name__)
 
@@ -24,15 +28,6 @@ quiet hours held may be late: no thread is woken for them. Measured with 2000 al
 AGAIN_SECONDS = 10.0
 """Seconds until a failed heartbeat is sent again, or a sender goes on after a bug. A choice: after
 a whole interval the switch would alert; a shorter time loads a server that is down."""
-
-
-class Receiver(Protocol):
-    """A destination of messages, which may get one twice; `name` is that of its outbox queue."""
-
-    name: str
-
-    def send(self, message: Message) -> Receipt:
-        """Send a message; return once it is accepted. Raises DeliveryError if it is not."""
 
 
 class Sender(threading.Thread):
@@ -76,6 +71,8 @@ class Sender(threading.Thread):
 
     def run(self) -> None:
         """Send until stopped."""
+        import sqlite3
+
         while not self._abandoned.is_set():
             self._bell.clear()
             stopping = self._stopping.is_set()  # read first, so that one turn follows `stop`
@@ -110,7 +107,7 @@ class Courier(Sender):
     the least number of seconds between two messages, until the courier is to end.
     """
 
-    def __init__(self, receiver: Receiver, outbox: Outbox, *, pace: float = 0.0) -> None:
+    def __init__(self, receiver: MessageReceiver, outbox: Outbox, *, pace: float = 0.0) -> None:
         super().__init__(receiver.name, outbox)
         self._destination = receiver
         self._pace = pace

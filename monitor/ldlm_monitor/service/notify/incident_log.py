@@ -1,4 +1,4 @@
-"""Queues each incident twice, at its opening and at its end, for a receiver that writes a log."""
+"""Queues each incident twice, at its opening and at its end, for receivers that write a log."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -9,21 +9,22 @@ from ldlm_monitor.judge.core.packaged_rules import packaged_alerts
 from ldlm_monitor.service.notify.message import MAX_LABEL, Notification, fit, page_of, story_of
 from ldlm_monitor.service.notify.outbox import Outbox
 
-LOGS = "otlp logs"  # the receiver's name
 NEWS_SECONDS: Final = 3600.0
 """Seconds for which an incident is news after it was opened, and after its end: as for alerts."""
 
 
 class IncidentLog:
-    """Puts incidents into the outbox for `receiver`, which keeps each state only once.
+    """Puts incidents into the outbox for `receivers`, which keeps each state only once.
 
     An incident of a log's history that is no news is not queued, but for the end of one whose
     opening was. `external_url`: as in the settings.
     """
 
-    def __init__(self, outbox: Outbox, receiver: str, external_url: str | None = None) -> None:
+    def __init__(
+        self, outbox: Outbox, receivers: Sequence[str], external_url: str | None = None
+    ) -> None:
         self._outbox = outbox
-        self._receiver = receiver
+        self._receivers = receivers
         self._url = external_url
         self._seen: set[tuple[str, bool]] = set()
 
@@ -37,10 +38,10 @@ class IncidentLog:
             opening = incident_notification(view, self._url, ended=False)
             is_news = now - (view.ended_at or view.opened_at) <= NEWS_SECONDS
             if is_news or opening.key in open_before:
-                was_queued |= self._outbox.add(opening, [self._receiver], now)
+                was_queued |= self._outbox.add(opening, self._receivers, now)
                 if view.ended_at is not None:
                     end = incident_notification(view, self._url, ended=True)
-                    was_queued |= self._outbox.add(end, [self._receiver], now)
+                    was_queued |= self._outbox.add(end, self._receivers, now)
         return was_queued
 
 

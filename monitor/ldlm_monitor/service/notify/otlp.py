@@ -28,14 +28,14 @@ from ldlm_monitor.base.errors import DeliveryError
 from ldlm_monitor.base.names import Metric
 from ldlm_monitor.base.points import Labels, Point
 from ldlm_monitor.base.text.sanitize import encodable, redact
+from ldlm_monitor.service.notify.collector import LOGS
 from ldlm_monitor.service.notify.courier import LOOK_SECONDS
 from ldlm_monitor.service.notify.http_client import PERMANENT
-from ldlm_monitor.service.notify.incident_log import LOGS
 from ldlm_monitor.service.notify.message import Message, Notification, Receipt
 from ldlm_monitor.service.notify.outbox import Outbox
+from ldlm_monitor.service.notify.receiver import Families, MessageReceiver
 from ldlm_monitor.service.notify.states import StateSender
 
-Families: TypeAlias = Callable[[], Iterable[tuple[Metric, Iterable[Point]]]]
 _Data: TypeAlias = sdk.Gauge | sdk.Histogram | sdk.Sum
 METRICS = "otlp metrics"  # the sender's name, and that of its counts
 BATCH: Final = 5000
@@ -75,7 +75,7 @@ class _Answers(Session):
         return DeliveryError(f"the collector {reason}", permanent=self.status in PERMANENT)
 
 
-class OtlpLogs:
+class OtlpLogs(MessageReceiver):
     """A receiver of incidents: a log record for each one's opening, and for its end."""
 
     name = LOGS

@@ -9,7 +9,6 @@ https://docs.slack.dev/reference/methods/chat.postMessage#errors and of the othe
 """
 
 import json
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -22,6 +21,7 @@ from ldlm_monitor.base.text.sanitize import plain
 from ldlm_monitor.service.notify.content import Content, news_of, whole_of
 from ldlm_monitor.service.notify.http_client import SHOWN, HttpAnswer, checked_url, deliver, post
 from ldlm_monitor.service.notify.message import Message, Receipt
+from ldlm_monitor.service.notify.receiver import MessageReceiver, TrialAlert
 from ldlm_monitor.service.notify.slack_message import REFUSED_FORMS, as_code, drawn
 
 API_URL = "https://slack.com/api/"  # as in Slack's documentation
@@ -38,10 +38,6 @@ _LOSSES = {
     ("channels:history", "groups:history"): "a crash may double a message",
 }
 """Scopes, of which any one is enough, and the loss without them."""
-
-Draw = Callable[[Message], bytes | None]
-"""Draws a picture (PNG) for a message; None if there is nothing to show."""
-
 
 _ANSWER_LIMIT = 4 << 20
 """Bytes of an answer that are read: a choice; 4 KiB for each of the 999 messages of a search."""
@@ -112,12 +108,12 @@ def _meaning(answer: HttpAnswer, code: str) -> Exception:
     return MendableError(f"slack refused it: {code}; check the bot's token, scopes and channel")
 
 
-class SlackBot:
+class SlackBot(MessageReceiver):
     """Sends to one channel. The token is a secret: it is never logged or shown.
 
     `channel` is an id (`C0123456789`) or `#name`. `api_url` differs for another Slack, such as
-    GovSlack. `name`: that of its outbox queue. Without `draw`, which may be set later, no pictures
-    are added. Raises ConfigError for a token or URL that cannot be used.
+    GovSlack. `name`: that of its outbox queue. Raises ConfigError for a token or URL that cannot
+    be used.
     """
 
     def __init__(
@@ -125,16 +121,15 @@ class SlackBot:
     ) -> None:
         self.name = name
         self._channel = channel
-        self.draw: Draw | None = None
         self._address = urlsplit(checked_url(api_url, "slack.api_url", f"leave {API_URL}"))
         self._api = SlackApi(api_url, _checked_token(token))
 
-    def send_test(self, message: Message) -> str:
-        """Post a message and edit it; returns a remark on scopes that the token lacks, or "".
+    def send_test(self, trial: TrialAlert) -> str:
+        """Post the message and edit it; returns a remark on scopes that the token lacks, or "".
 
         Raises DeliveryError unless Slack accepted both.
         """
-        self._update(message, str(self._begin(message).place))
+        self._update(trial.message, str(self._begin(trial.message).place))
         granted = self._api.scopes
         return "; ".join(
             f"without the scope {'/'.join(scopes)} {loss}"

@@ -16,6 +16,7 @@ from ldlm_monitor.base.errors import DeliveryError
 from ldlm_monitor.service.notify.content import Content, news_of
 from ldlm_monitor.service.notify.http_client import HttpAnswer, check_accepted, checked_url, post
 from ldlm_monitor.service.notify.message import Message, Receipt
+from ldlm_monitor.service.notify.receiver import MessageReceiver
 
 Block: TypeAlias = dict[str, Any]
 
@@ -92,15 +93,11 @@ REFUSED_FORMS = frozenset(  # Slack refuses the blocks, but may accept the text 
         *("invalid_metadata_format", "metadata_too_large", "msg_too_long", "no_text"),
     }
 )
-HOW_TO_CONFIGURE: Final = (  # the log line for a user who has configured no receiver
-    "nobody will be notified, as no receiver is configured: for Slack, set LDLM_SLACK_WEBHOOK_URL"
-    " to the URL of an incoming webhook, or slack.webhook_url_file to a file that holds it"
-)
 # Slack recommends a charset for JSON (its warning `missing_charset`).
 _HEADERS: Final = {"Content-Type": "application/json;charset=utf-8", "User-Agent": "ldlm-monitor"}
 
 
-class SlackWebhook:
+class SlackWebhook(MessageReceiver):
     """Sends to one incoming webhook, which cannot edit. The URL is never logged or shown.
 
     Raises ConfigError for a URL that is not https (plain http is accepted for loopback addresses).

@@ -5,31 +5,66 @@ https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-w
 `webhook-signature` is `v1,` and the base64 of HMAC-SHA256 over "id.timestamp.body".
 """
 
+from __future__ import annotations
+
 import base64
 import binascii
 import hashlib
 import hmac
 import time
-from collections.abc import Callable
-from urllib.request import Request
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from ldlm_monitor.base.alert import State
 from ldlm_monitor.base.errors import ConfigError
 from ldlm_monitor.base.records import Position
-from ldlm_monitor.service.notify.http_client import checked_url, deliver
-from ldlm_monitor.service.notify.message import Message, Notification, Receipt
+from ldlm_monitor.base.setting_types import SecretUrl, UserPath
+from ldlm_monitor.service.notify.policy import StreamPolicy
+from ldlm_monitor.service.notify.receiver import MessageReceiver, ReceiverSettings
+from ldlm_monitor.service.state.secret_files import URL, secret_of
+
+if TYPE_CHECKING:
+    from ldlm_monitor.service.notify.message import Message, Notification, Receipt
 
 SECRET_PREFIX = "whsec_"  # of secrets that are base64, by the Standard Webhooks rules
 LEAST_SECRET_BYTES = 16
 """A choice: 128 bits cannot be guessed. Standard Webhooks' 24 bytes would refuse usable keys."""
 
 
+class Webhook(ReceiverSettings, StreamPolicy):
+    """A URL of the user's own that gets each transition as JSON."""
+
+    table = "webhook"
+    how = "webhook.url_file"
+
+    url: SecretUrl | None = Field(default=None, examples=["https://example.org/alerts"])
+    """A URL that each transition is posted to as JSON. A secret: refused in the configuration
+    file."""
+    url_file: UserPath | None = Field(default=None, examples=["webhook.url"])
+    """A file that holds that URL."""
+    secret_file: UserPath | None = Field(default=None, examples=["webhook.secret"])
+    """A file that holds the secret by which requests to the webhook are signed."""
+
+    def target(self) -> str | None:
+        """The URL; None if none is set. Raises ConfigError if its file is unusable."""
+        return secret_of(self.url_file, "webhook.url_file", URL, self.url)
+
+    def secret(self) -> str | None:
+        """The signing secret; None if none is set. Raises ConfigError if the file is unusable."""
+        return secret_of(self.secret_file, "webhook.secret_file", "the secret")
+
+    def receivers(self) -> Iterator[MessageReceiver]:
+        """The one URL, if it is set."""
+        if url := self.target():
+            yield WebhookSender(url, secret=self.secret()).under(self)
+
+
 class WebhookBody(BaseModel):
     """One transition of one alert, as a webhook gets it."""
 
-    model_config = ConfigDict(ser_json_inf_nan="strings")
+    model_config = ConfigDict(ser_json_inf_nan="strings", defer_build=True)  # few commands need it
 
     time: float | None = Field(description="Unix seconds; null where the log has no time.")
     alert: str
@@ -62,7 +97,7 @@ def webhook_body(notification: Notification) -> bytes:
     return body.model_dump_json(exclude=None if body.link else {"link"}).encode()
 
 
-class WebhookSender:
+class WebhookSender(MessageReceiver):
     """Sends to one URL. The URL and the secret are never logged or shown.
 
     `secret` is any text, or `whsec_` and base64, of 16 bytes or more; None: no request is signed.
@@ -75,6 +110,8 @@ class WebhookSender:
     def __init__(
         self, url: str, *, secret: str | None = None, clock: Callable[[], float] = time.time
     ) -> None:
+        from ldlm_monitor.service.notify.http_client import checked_url
+
         self._url = checked_url(
             url, "webhook", "give the receiver's URL; plain http is accepted for this machine alone"
         )
@@ -83,11 +120,17 @@ class WebhookSender:
 
     def send(self, message: Message) -> Receipt:
         """Post the message's news one by one. Raises DeliveryError unless all are accepted."""
+        from ldlm_monitor.service.notify.message import Receipt
+
         for each in message.news:
             self._post(each)
         return Receipt()
 
     def _post(self, notification: Notification) -> None:
+        from urllib.request import Request
+
+        from ldlm_monitor.service.notify.http_client import deliver
+
         body = webhook_body(notification)
         named = f"{notification.key}\n{notification.state}\n{notification.started_at!r}"
         digest = hashlib.sha256(named.encode()).hexdigest()[:32]  # 128 bits: no two are equal
