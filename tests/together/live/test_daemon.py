@@ -53,8 +53,8 @@ def test_a_hang_is_told_at_its_limit_and_its_end_too(start, slack, append, bars,
 def test_a_monitor_that_was_stopped_reads_what_waits_before_it_judges_by_time(
     start, slack, append, tmp_path
 ):
-    (tmp_path / "ldlm-monitor.toml").write_text("[stall.limit_seconds]\nrunning = 8.0\n")
-    daemon = start("*.jsonl", slack=slack).ready()
+    (tmp_path / "ldlm-monitor.toml").write_text("[stall.limit_seconds]\nrunning = 5.0\n")
+    daemon = start("*.jsonl", slack=slack, shorter="judging_clock.STOPPED_SECONDS = 3.0").ready()
 
     def step(number: int, loss: str = "2.5") -> None:
         append("run.jsonl", f'{{"step": {number}, "loss": {loss}, "total_steps": 9500}}\n')
@@ -63,7 +63,7 @@ def test_a_monitor_that_was_stopped_reads_what_waits_before_it_judges_by_time(
     daemon.wait_for_metric('ldlm_train_step{run="run"} 0')
     os.kill(daemon.process.pid, signal.SIGSTOP)
     os.waitid(os.P_PID, daemon.process.pid, os.WSTOPPED)
-    until = time.monotonic() + 12.0  # longer than the limit, and than what counts as a stop
+    until = time.monotonic() + 7.0  # longer than the limit, and than what counts as a stop
     number = 1
     while time.monotonic() < until:
         step(number)
