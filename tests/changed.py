@@ -16,10 +16,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 HOUSES = tomllib.loads((ROOT / "tests/together/houses.toml").read_text("utf-8"))["houses"]
 TOGETHER = "tests/together"
-WAITING = ("deploy", "live", "supervise")
+WAITING = ("benchmarks", "deploy", "live", "supervise")
 """Rooms of `tests/together` that start real processes and wait for them: not in the fixed part, but
-run where a folder of their name has a changed file."""
-MAIN_JOB = f"{TOGETHER}/live/test_daemon.py"
+run where a folder of their name has a changed file. One named as a house runs with the house."""
+MAIN_JOB = f"{TOGETHER}/live/test_main_job.py"
 """What a user sees who starts the daemon: of the waiting rooms, in the fixed part."""
 EVERYTHING = ("tests/conftest.py", f"{TOGETHER}/conftest.py")
 
@@ -106,7 +106,7 @@ def own_tests(path: str) -> set[str] | None:
         return {room} if (ROOT / room).is_dir() else None
     if parts[0] in HOUSES:
         return {f"tests/{parts[0]}"}
-    if parts[0] == "together" and parts[1] in WAITING:
+    if parts[0] == "together" and parts[1] in (*WAITING, *HOUSES):
         is_test = parts[-1].startswith("test_") and (ROOT / path).exists()
         return {path if is_test else f"{TOGETHER}/{parts[1]}"}
     return set() if parts[0] in ("together", Path(__file__).name) else None
@@ -116,9 +116,10 @@ def fixed_part() -> set[str]:
     """What runs for any change but one of pages."""
     found = {MAIN_JOB}
     for each in (ROOT / TOGETHER).iterdir():
-        if each.name not in WAITING and (each.is_dir() or each.match("test_*.py")):
+        is_test = each.match("test_*.py") or (each.is_dir() and each.name != "__pycache__")
+        if is_test and each.name not in (*WAITING, *HOUSES):
             found.add(f"{TOGETHER}/{each.name}")
-    return found - {f"{TOGETHER}/__pycache__"}
+    return found
 
 
 def wanted(paths: Iterable[str]) -> set[str]:
@@ -137,7 +138,10 @@ def wanted(paths: Iterable[str]) -> set[str]:
             tests |= found
         else:
             return set()
-    tests |= {f"tests/{name}" for name in with_importers(houses)}
+    for name in with_importers(houses):
+        tests |= {
+            each for each in (f"tests/{name}", f"{TOGETHER}/{name}") if (ROOT / each).is_dir()
+        }
     # A path and one below it: pytest 8 would take the lower one alone.
     return {each for each in tests if not any(str(up) in tests for up in Path(each).parents)}
 

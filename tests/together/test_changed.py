@@ -12,7 +12,7 @@ from tests.together.houses import HOUSES, ROOT
 
 FIXED = {
     *("tests/together/docs", "tests/together/monitor", "tests/together/test_contract.py"),
-    "tests/together/live/test_daemon.py",
+    "tests/together/live/test_main_job.py",
 }
 GIT = ("git", "-c", "user.name=ada", "-c", "user.email=ada@example.org")
 
@@ -29,7 +29,7 @@ class Repository:
         for name, house in HOUSES.items():
             self.write(f"{house.path}/{house.folder}/__init__.py")
             self.write(f"tests/{name}/test_it.py")
-        for room in ("deploy", "docs", "live", "monitor", "supervise"):
+        for room in ("callback", "deploy", "docs", "live", "monitor", "supervise"):
             self.write(f"tests/together/{room}/test_it.py")
         for name in (
             "tests/together/test_contract.py",
@@ -94,6 +94,12 @@ def test_a_house_its_importers_and_the_fixed_part_run(repository: Repository) ->
     assert repository.run() == of("host", "finished", "service") | FIXED
 
 
+def test_a_room_named_as_a_house_runs_with_it(repository: Repository) -> None:
+    repository.change("callback")
+    houses = of("callback", "host", "finished", "service", "trainer")
+    assert repository.run() == houses | FIXED | {"tests/together/callback"}
+
+
 @pytest.mark.parametrize("how", ["committed", "staged", "not staged", "new", "moved away"])
 def test_a_file_counts_however_it_differs(repository: Repository, how: str) -> None:
     module = "trainer/ldlm_trainer/__init__.py"
@@ -148,6 +154,7 @@ def test_what_all_tests_depend_on_runs_everything(repository: Repository, name: 
         ("tests/together/monitor/test_clock.py", "tests/together/monitor"),
         ("tests/together/live/test_otlp.py", "tests/together/live/test_otlp.py"),
         ("tests/together/live/conftest.py", "tests/together/live"),
+        ("tests/together/callback/conftest.py", "tests/together/callback"),
         ("deploy/wheels.sh", "tests/together/deploy"),
     ],
 )
@@ -166,7 +173,7 @@ def test_a_room_that_waits_runs_where_a_folder_of_its_name_changed(repository: R
 def test_a_file_within_a_folder_that_runs_is_not_given_beside_it(repository: Repository) -> None:
     repository.write("tests/together/live/conftest.py", "x = 1\n")
     assert "tests/together/live" in (tests := repository.run())
-    assert "tests/together/live/test_daemon.py" not in tests
+    assert "tests/together/live/test_main_job.py" not in tests
 
 
 def test_on_main_and_without_it_the_last_commit_counts(repository: Repository) -> None:
