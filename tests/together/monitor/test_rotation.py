@@ -43,6 +43,7 @@ class Rotated(Watching):
         self.look()
         while self.pump.behind() or self.pump.reading is not None:
             self.look()
+        self.look()
 
     def runs(self) -> list[str]:
         return [run.name for run in self.pump.monitor.snapshot().runs]
