@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -61,15 +62,16 @@ def changed_since(since: str) -> list[str]:
     return sorted({*differ.split("\0"), *new.split("\0")} - {""})
 
 
+@cache
+def folders_of(house: str) -> tuple[Path, ...]:
+    """The folder of a house, and where the links in it lead."""
+    own = ROOT / HOUSES[house]["path"] / HOUSES[house]["folder"]
+    return own, *(each.resolve() for each in own.rglob("*") if each.is_symlink())
+
+
 def houses_of(path: str) -> set[str]:
-    """The houses that have a file: in their folder, or where a link in it leads."""
-    found = set()
-    for name, house in HOUSES.items():
-        own = ROOT / house["path"] / house["folder"]
-        links = (each.resolve() for each in own.rglob("*") if each.is_symlink())
-        if any((ROOT / path).is_relative_to(each) for each in (own, *links)):
-            found.add(name)
-    return found
+    """The houses that have a file."""
+    return {name for name in HOUSES if any(map((ROOT / path).is_relative_to, folders_of(name)))}
 
 
 def with_importers(names: Iterable[str]) -> set[str]:
@@ -116,8 +118,8 @@ def fixed_part() -> set[str]:
     """What runs for any change but one of pages."""
     found = {MAIN_JOB}
     for each in (ROOT / TOGETHER).iterdir():
-        is_test = each.match("test_*.py") or (each.is_dir() and each.name != "__pycache__")
-        if is_test and each.name not in (*WAITING, *HOUSES):
+        has_tests = each.match("test_*.py") or any(each.rglob("test_*.py"))
+        if has_tests and each.name not in (*WAITING, *HOUSES):
             found.add(f"{TOGETHER}/{each.name}")
     return found
 
