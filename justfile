@@ -11,6 +11,10 @@ setup:
 test *arguments:
     sh tests/run.sh {{ arguments }}
 
+# What a change needs since it left main, or another commit: its houses' tests and those around them
+changed *base:
+    "${PYTHON:-python3}" tests/changed.py {{ base }}
+
 # The static checks alone
 lint:
     sh setup.sh dev

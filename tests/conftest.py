@@ -1,6 +1,7 @@
 """What every test gets: Hypothesis profiles, and a check that no thread outlives its test."""
 
 import os
+import signal
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -16,6 +17,9 @@ SHARED = Path(__file__).resolve().parents[1] / "../shared"
 # Tests run side by side. Threads of torch that wait for each other spin, which on a busy machine
 # made a training of ten seconds one of ten minutes.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# In a shell's background, as with nohup, SIGINT is ignored, and would be by all that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # Compiled definitions are kept here, not in the home of who runs the tests.
 CACHE = tempfile.TemporaryDirectory(prefix="ldlm-monitor-cache-")
 os.environ["XDG_CACHE_HOME"] = CACHE.name

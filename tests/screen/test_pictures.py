@@ -4,6 +4,7 @@ After a change that is meant: `pytest tests/screen/test_pictures.py --snapshot-u
 what `git diff` shows of the SVGs in a browser.
 """
 
+import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from ldlm_monitor.base.queries import Played, PlayerCommand
-from ldlm_monitor.base.snapshot import InputView
+from ldlm_monitor.base.snapshot import InputView, Snapshot
 from ldlm_monitor.screen.app import MonitorApp
 from ldlm_monitor.service.daemon.local_source import LocalSource
 from ldlm_monitor.service.notify.silences import Silences
@@ -35,12 +36,20 @@ def zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     time.tzset()
 
 
-@pytest.fixture
-def pictured(trainings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shown]:
+@pytest.fixture(scope="module")
+def read_by_name(trainings: Path) -> Snapshot:
     """The example trainings, by paths that are the same everywhere."""
+    with contextlib.chdir(trainings):
+        return read("train_logs/*.log")
+
+
+@pytest.fixture
+def pictured(
+    read_by_name: Snapshot, trainings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Shown]:
     monkeypatch.chdir(trainings)
     silences = Silences(tmp_path / "silences.sqlite")
-    shown = Shown(read("train_logs/*.log"), silences)
+    shown = Shown(read_by_name, silences)
     shown.source = LocalSource(
         lambda: shown.snapshot, silences, "train_logs/*.log", clock=lambda: NOW
     )

@@ -18,6 +18,14 @@ import pytest
 
 PATIENCE = 120.0
 NOBODY = 65534
+SHORTER = """
+import sys
+from ldlm_monitor.service.daemon import judging_clock
+{}
+from ldlm_monitor.__main__ import main
+sys.exit(main())
+"""
+"""The daemon with a wait of its own made shorter, one that no setting has."""
 
 
 class Slack:
@@ -42,7 +50,7 @@ class Slack:
                 pass
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
         self._thread.start()
         self.url = f"http://127.0.0.1:{self._server.server_port}/services/T/B/x"
 
@@ -59,7 +67,12 @@ class Daemon:
     """`ldlm-monitor` as a user starts it; its output is read line by line."""
 
     def __init__(
-        self, folder: Path, arguments: list[str], slack: Slack | None, limits: list[str]
+        self,
+        folder: Path,
+        arguments: list[str],
+        slack: Slack | None,
+        limits: list[str],
+        shorter: str,
     ) -> None:
         self.log = folder / f"daemon{len(list(folder.glob('daemon*.err')))}.err"
         environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
@@ -70,9 +83,10 @@ class Daemon:
             environment["LDLM_STALL_FLOOR_SECONDS"] = "600"
         if slack is not None:
             environment["LDLM_SLACK_WEBHOOK_URL"] = slack.url
+        program = ("-c", SHORTER.format(shorter)) if shorter else ("-m", "ldlm_monitor")
         with self.log.open("ab") as errors:
             self.process = subprocess.Popen(
-                [*limits, sys.executable, "-m", "ldlm_monitor", *arguments],
+                [*limits, sys.executable, *program, *arguments],
                 cwd=folder,
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -180,10 +194,12 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
     """Starts daemons in an empty folder; kills those that still run at the end."""
     started: list[Daemon] = []
 
-    def begin(*arguments: str, slack: Slack | None = None, open_files: int = 0) -> Daemon:
+    def begin(
+        *arguments: str, slack: Slack | None = None, open_files: int = 0, shorter: str = ""
+    ) -> Daemon:
         port = [] if "--listen" in arguments else ["--listen", "127.0.0.1:0"]
         limits = ["prlimit", f"--nofile={open_files}:{open_files}"] if open_files else []
-        daemon = Daemon(tmp_path, [*arguments, "--headless", *port], slack, limits)
+        daemon = Daemon(tmp_path, [*arguments, "--headless", *port], slack, limits, shorter)
         started.append(daemon)
         return daemon
 

@@ -85,7 +85,9 @@ def main() -> None:
             loss.backward()
             norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
-            health.on_step(step, loss=loss, grad_norm=norm, lr=0.01)
+            # NaN in both would be two alerts: in one message, whose first line counts them.
+            shown = None if FAULT == "nan" else norm
+            health.on_step(step, loss=loss, grad_norm=shown, lr=0.01)
             if RANK == 0:
                 print(f"step {step}/2000 loss {loss.item():.4f} lr 0.01", flush=True)
     dist.destroy_process_group()

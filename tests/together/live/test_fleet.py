@@ -182,7 +182,9 @@ def agent(cluster: Cluster, ruler: Prometheus) -> Iterator[Prometheus]:
     scrape["relabel_configs"][0]["regex"] = "127[.]0[.]0[.]1:[0-9]+"
     config["remote_write"][0]["url"] = f"http://{ruler.address}/api/v1/write"
     data = f"--storage.agent.path={cluster.folder / 'agent/data'}"
-    server = Prometheus(cluster.folder / "agent", config, "--enable-feature=agent", data)
+    # By default it takes new targets every five seconds.
+    often = "--scrape.discovery-reload-interval=1s"
+    server = Prometheus(cluster.folder / "agent", config, "--enable-feature=agent", data, often)
     yield server
     server.close()
 

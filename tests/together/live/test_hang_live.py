@@ -38,7 +38,7 @@ signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, 12_000))
 health = HealthCallback(run="run_a", out=sys.argv[2], rank=int(sys.argv[1]), gpu=False)
 for step in range(1, 100_000):
-    time.sleep(0.05)
+    time.sleep(0.01)
     health.on_step(step, loss=1.0 / step)
 """
 
@@ -107,13 +107,15 @@ def test_a_stall_is_told_with_the_rank_the_phase_and_the_line(follow) -> None:
 
 
 def test_a_training_whose_rows_stop_on_a_full_disk_goes_on_by_its_heartbeat(follow) -> None:
-    """Four stall limits long, no row came."""
-    lines = follow(FILLS_THE_DISK, 1, 5)
-    until = time.monotonic() + 30
-    seen = []
+    """Two stall limits long, no row came: the second is that of a run that was looked at before.
+
+    With a shorter limit a busy machine has no time for the look before it.
+    """
+    lines = follow(FILLS_THE_DISK, 1, 12)
+    seen = [next(line for line in lines if "run_a" in line)]
+    until = time.monotonic() + 2 * 12  # the disk was full within a second
     while time.monotonic() < until:
         seen.append(lines.readline())
-    assert any("run_a" in line for line in seen)
     assert not [line for line in seen if "TrainingStalled" in line]
 
 

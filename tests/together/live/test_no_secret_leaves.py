@@ -46,7 +46,7 @@ class Outside:
                 pass
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
         self._thread.start()
         self.host = f"127.0.0.1:{self._server.server_port}"
 

@@ -21,7 +21,23 @@ Traceback (most recent call last):
   File "train.py", line 3, in <module>
     raise ValueError("bad batch")
 ValueError: bad batch
+============================================================
+train.py FAILED
+------------------------------------------------------------
+Failures:
+  <NO_OTHER_FAILURES>
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-01-29_10:15:21
+  host      : node0
+  rank      : 0 (local_rank: 0)
+  exitcode  : 1 (pid: 3002)
+  error_file: <N/A>
+  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html
+============================================================
 """
+"""The launcher's table says that the run has ended; after a traceback alone, silence must."""
 
 
 class Collector:
@@ -56,7 +72,7 @@ class Collector:
                 pass
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
         self._thread.start()
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 

@@ -128,7 +128,7 @@ def test_a_monitor_that_is_stuck_no_longer_tells_the_dead_mans_switch(
 
     append(LOG, bars(0, 40))
     with HTTPServer(("127.0.0.1", 0), Switch) as switch:
-        thread = threading.Thread(target=switch.serve_forever)
+        thread = threading.Thread(target=switch.serve_forever, args=(0.05,))
         thread.start()
         environment = {
             **os.environ,

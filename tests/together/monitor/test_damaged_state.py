@@ -8,6 +8,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from ldlm_monitor.service.notify.silences import Silences
 from ldlm_monitor.service.state.database import Database
@@ -15,7 +16,7 @@ from tests.together.monitor.test_restart import NAN, Watched
 from tests.together.watching import bars
 
 FILES = ("ledger.sqlite", "outbox.sqlite", "silences.sqlite")
-VARIANTS = 25
+VARIANTS = settings().max_examples
 """Of each kind of damage and file."""
 
 

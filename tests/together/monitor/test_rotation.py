@@ -43,6 +43,7 @@ class Rotated(Watching):
         self.look()
         while self.pump.behind() or self.pump.reading is not None:
             self.look()
+        self.look()
 
     def runs(self) -> list[str]:
         return [run.name for run in self.pump.monitor.snapshot().runs]
@@ -131,7 +132,7 @@ def test_what_two_truncations_in_one_look_leave_is_read_once_or_reported(
 
 def test_another_log_with_such_a_name_is_another_run(rotated: Rotated) -> None:
     rotated.write("another launch\n" + bars(0, 30) + NAN, rotated.folder / "app.2.log")
-    rotated.look(1)
+    rotated.join()
     assert rotated.runs() == ["app", "app.2"]
     assert rotated.reported() == ["NonFiniteLoss firing"]
 

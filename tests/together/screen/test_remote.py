@@ -140,7 +140,7 @@ class Passing(BaseHTTPRequestHandler):
 @pytest.fixture
 def front(server: Server) -> Iterator[Front]:
     front = Front(server.port)
-    thread = threading.Thread(target=front.serve_forever)
+    thread = threading.Thread(target=front.serve_forever, args=(0.05,))
     thread.start()
     yield front
     front.shutdown()

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -63,11 +62,7 @@ def started(folder: Path, *words: str) -> subprocess.Popen[bytes]:
     (folder / "train.py").write_text(TRAINING)
     (folder / "ldlm-monitor.toml").write_text(SETTINGS)
     flags, fault = words[:-1], words[-1]
-    return subprocess.Popen(
-        [*RUN, *flags, "--", sys.executable, "train.py", fault],
-        # In a shell's background, as with nohup, it would be ignored.
-        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # type: ignore[arg-type]  # noqa: PLW1509 - the test has one thread
-    )
+    return subprocess.Popen([*RUN, *flags, "--", sys.executable, "train.py", fault])
 
 
 def ended(process: subprocess.Popen[bytes]) -> tuple[int, RunRecord, str]:

@@ -11,7 +11,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -41,8 +40,6 @@ class Pair:
             [*RUN, *flags, "--", *command],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            # In a shell's background, as with nohup, it would be ignored.
-            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # type: ignore[arg-type]  # noqa: PLW1509 - the test has one thread
         )
 
     @property

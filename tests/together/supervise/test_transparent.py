@@ -64,7 +64,9 @@ def test_what_is_typed_goes_to_the_command(folder: Path) -> None:
 def test_ctrl_c_on_the_terminal_interrupts_the_command(folder: Path) -> None:
     command = ("sh", "-c", "trap 'echo caught; exit 7' INT; echo ready; sleep 30 & wait")
     typed = [(b"ready", b"\x03")]
-    assert on_terminal([*RUN, "--", *command], typed).seen == on_terminal(command, typed).seen
+    seen = on_terminal(command, typed).seen
+    assert seen[2] == 7
+    assert on_terminal([*RUN, "--", *command], typed).seen == seen
 
 
 def test_ctrl_c_interrupts_the_command_after_its_screen_was_closed(

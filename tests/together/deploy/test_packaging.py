@@ -1,6 +1,7 @@
 """The wheels hold everything that an installed monitor needs, each what is its own."""
 
 import email
+import fcntl
 import os
 import re
 import shutil
@@ -10,6 +11,8 @@ import sysconfig
 import tarfile
 import tomllib
 import zipfile
+from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,7 +21,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 pytestmark = pytest.mark.live
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 MEMBERS = {
@@ -28,13 +31,38 @@ MEMBERS = {
 """The projects beside ldlm-monitor, by their folder."""
 
 
+Made = Callable[[str, Callable[[Path], None]], Path]
+
+
 @pytest.fixture(scope="module")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a release's files."""
-    folder = tmp_path_factory.mktemp("release")
-    command = ["sh", ROOT / "deploy/wheels.sh", folder]
-    subprocess.run(command, env=os.environ | {"PYTHON": sys.executable}, check=True)
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """A folder by its name, which is filled once for all processes of pytest-xdist."""
+    base = tmp_path_factory.getbasetemp()
+    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+    def folder(name: str, fill: Callable[[Path], None]) -> Path:
+        whole, part = base / name, base / f"{name}.part"
+        with (base / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not whole.exists():
+                shutil.rmtree(part, ignore_errors=True)
+                part.mkdir()
+                fill(part)
+                part.rename(whole)
+        return whole
+
     return folder
+
+
+def build_all(checkout: Path, folder: Path) -> None:
+    environment = os.environ | {"PYTHON": sys.executable}
+    subprocess.run(["sh", "deploy/wheels.sh", folder], cwd=checkout, env=environment, check=True)
+
+
+@pytest.fixture(scope="module")
+def wheels(made: Made) -> Path:
+    """The folder of a release's files."""
+    return made("release", partial(build_all, ROOT))
 
 
 def metadata(wheel: Path) -> email.message.Message:
@@ -57,11 +85,12 @@ def pip_into(venv: Path, *words: object) -> None:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*command, "--quiet", "--wheel-dir", str(folder), str(ROOT)], check=True)
-    (built,) = folder.glob("*.whl")
+def wheel(made: Made) -> Path:
+    def build(folder: Path) -> None:
+        command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation"]
+        subprocess.run([*command, "--quiet", "--wheel-dir", str(folder), str(ROOT)], check=True)
+
+    (built,) = made("wheel", build).glob("*.whl")
     return built
 
 
@@ -90,15 +119,17 @@ def test_rules_dashboards_and_definitions_are_files_in_the_wheel(wheel: Path) ->
 
 
 @pytest.fixture(scope="module")
-def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def unpacked(made: Made) -> Path:
     """The folder of the source distribution."""
-    folder = tmp_path_factory.mktemp("sdist")
-    command = [sys.executable, "-m", "hatchling", "build", "--target", "sdist"]
-    subprocess.run([*command, "--directory", str(folder)], cwd=ROOT, check=True)
-    (archive,) = folder.glob("*.tar.gz")
-    with tarfile.open(archive) as packed:
-        packed.extractall(folder, filter="data")
-    (inside,) = (path for path in folder.iterdir() if path.is_dir())
+
+    def build(folder: Path) -> None:
+        command = [sys.executable, "-m", "hatchling", "build", "--target", "sdist"]
+        subprocess.run([*command, "--directory", str(folder)], cwd=ROOT, check=True)
+        (archive,) = folder.glob("*.tar.gz")
+        with tarfile.open(archive) as packed:
+            packed.extractall(folder, filter="data")
+
+    (inside,) = (path for path in made("sdist", build).iterdir() if path.is_dir())
     return inside
 
 
@@ -213,11 +244,16 @@ def git(*words: str) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def upgrade(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def upgrade(made: Made) -> tuple[Path, Path]:
     """The wheel of the old commit, and the folder of a later release of this tree."""
     if subprocess.run(["git", "cat-file", "-e", OLD], cwd=ROOT, check=False).returncode:
         pytest.skip(f"the repository has no commit {OLD}")
-    folder = tmp_path_factory.mktemp("upgrade")
+    folder = made("upgrade", build_upgrade)
+    (old,) = folder.glob("*.whl")
+    return old, folder / "release"
+
+
+def build_upgrade(folder: Path) -> None:
     (folder / "old").mkdir()
     subprocess.run(["tar", "-x", "-C", folder / "old"], input=git("archive", OLD), check=True)
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel"]
@@ -230,12 +266,7 @@ def upgrade(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     subprocess.run(["tar", "-x", "-C", folder / "new"], input=packed, check=True)
     version = [sys.executable, "deploy/new_version.py", "0.9.0", "2030-01-01"]
     subprocess.run(version, cwd=folder / "new", check=True)
-    subprocess.run(
-        ["sh", "deploy/wheels.sh", folder / "release"],
-        cwd=folder / "new", env=os.environ | {"PYTHON": sys.executable}, check=True,
-    )  # fmt: skip
-    (old,) = folder.glob("*.whl")
-    return old, folder / "release"
+    build_all(folder / "new", folder / "release")
 
 
 @pytest.mark.parametrize("first", ["members", "monitor"])
