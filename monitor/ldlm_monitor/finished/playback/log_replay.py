@@ -61,7 +61,8 @@ class Replay:
         names = self.monitor.names
         found = gather(settings, names, alone=alone, apart=apart, ahead=ahead)
         self.history, self.notices = found
-        self._judge_to(self.history.judged_to)
+        ends = self.history.judged_to.items()
+        self.monitor.runs.ends = {run: at for run, at in ends if at < self.history.end}
 
     def transitions(self) -> Iterator[Transition]:
         """Every alert transition, in order; its time is None where the log has none."""
@@ -93,9 +94,6 @@ class Replay:
             pass
         return self.snapshot()
 
-    def _judge_to(self, ends: Mapping[str, float]) -> None:
-        self.monitor.hold({name: at for name, at in ends.items() if at < self.history.end})
-
     def _look_at_host(self, end: float) -> list[Transition]:
         """Bring the states of this host's runs up to now; all else stays at the log's `end`."""
         runs = self.monitor.runs
@@ -106,8 +104,6 @@ class Replay:
         from ldlm_monitor.host.probe.host import departed, present
 
         hosts = present(cases, time.time())
-        ends = self.history.judged_to
-        self._judge_to({name: at for name, at in ends.items() if name not in hosts})
         for name, host in hosts.items():
             runs.look(name, host.at)
         self.monitor.note_edge([], hosts)

@@ -18,7 +18,8 @@ quarter of the second within which the contract wants a stall's alert (section 4
 class Fleet:
     """All runs by name. `end_after`: seconds for which an ended run's series are exported.
 
-    `untimed`: names of the runs with bytes of which only the order is known.
+    `untimed`: names of the runs with bytes of which only the order is known. `ends`: by name, when
+    the files of finished runs end, if before those of others (`Lifecycle.ends_at`).
     """
 
     def __init__(self, stall: Stall, end_after: float) -> None:
@@ -26,6 +27,7 @@ class Fleet:
         self._end_after = end_after
         self._runs: dict[str, TrainingRun] = {}
         self.untimed: set[str] = set()
+        self.ends: Mapping[str, float] = {}
         self._dues: dict[str, float | None] = {}
         self._queue: list[tuple[float, str]] = []
         self._touched: dict[str, TrainingRun] = {}
@@ -49,6 +51,7 @@ class Fleet:
         if run is None:
             run = TrainingRun(record.run, at, self._stall, record.position)
             run.read_to(self._read_to.get(record.run, math.inf))
+            run.life.ends_at = self.ends.get(record.run, math.inf)
             self._runs[record.run] = run
         return run
 
@@ -167,6 +170,7 @@ class Fleet:
     def look(self, name: str, at: float) -> None:
         """Run the timers of one run at `at`, beyond the clock: its host was looked at then."""
         run = self._runs[name]
+        run.life.ends_at = math.inf  # it has a process, which writes on
         run.tick(at)
         self.touch(run)
 

@@ -25,7 +25,8 @@ class Lifecycle:
     All times are Unix seconds if `timed`.
     Progress is an advance of the step in any file of the run. A redrawn bar, a repeated line
     or a growing file is no progress. A smaller step is a resume. A pace is learned if `timed`.
-    `read_to`: up to when the run's files were read; silence counts up to then.
+    `read_to`: up to when the run's files were read; `ends_at`: when those of a finished run end.
+    Silence counts up to then.
     """
 
     def __init__(self, started: float, settings: Stall, first: Position) -> None:
@@ -37,7 +38,7 @@ class Lifecycle:
         self.ended_at: float | None = None
         self.end_evidence: Event | None = None
         self.timed = True
-        self.read_to = math.inf
+        self.read_to = self.ends_at = math.inf
         self.steps = FileSteps()
         self._paused_by: str | None = None
         self._stalled = self._late = self._training = self._announces_phases = False
@@ -85,12 +86,14 @@ class Lifecycle:
             times.append(self.ending.assumed.confirm_at)
         if self.can_stall and not self._late:
             limit = self.stall_limit
-            times.append(self.last_progress_at + (LATE * limit if self._stalled else limit))
+            stalls_at = self.last_progress_at + (LATE * limit if self._stalled else limit)
+            times += [stalls_at] if stalls_at < self.ends_at else []
         return min(times, default=None)
 
     def silent_since(self, at: float) -> float:
         """The time of the last step, as if each moment up to `at` that was not read had a step."""
-        return self.last_progress_at + max(at - max(self.read_to, self.last_progress_at), 0.0)
+        known = max(min(self.read_to, self.ends_at), self.last_progress_at)
+        return self.last_progress_at + max(at - known, 0.0)
 
     def tick(self, now: float) -> bool:
         """Run the timers that are due at `now`; True if the state or the lateness changed."""
@@ -99,7 +102,7 @@ class Lifecycle:
             self.finish(now)
         if self.can_stall:
             # The sums of `due`: a difference may round to the other side, and the timer never end.
-            limit = self.stall_limit
+            limit, now = self.stall_limit, min(now, self.ends_at)
             self._stalled = now > self.last_progress_at + limit
             self._late = now > self.last_progress_at + LATE * limit
             if self._stalled:

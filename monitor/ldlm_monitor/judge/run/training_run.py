@@ -152,7 +152,7 @@ class TrainingRun:
 
         The same object until a record, a timer, or time that was not read changes them.
         """
-        if self._points is None or self.life.read_to < at:
+        if self._points is None or min(self.life.read_to, self.life.ends_at) < at:
             life = self._life_points(at)
             self._points = [*self.values.points(), *life, *self._events.points()]
         return self._points
@@ -211,7 +211,7 @@ class TrainingRun:
             last_progress_at=None if self.progress.step is None else life.last_progress_at,
             stall_limit_seconds=life.stall_limit if life.can_stall else None,
             ended_at=life.ended_at,
-            judged_to=None if math.isinf(life.read_to) else life.read_to,
+            judged_to=None if math.isinf(known := min(life.read_to, life.ends_at)) else known,
             files=tuple(self.files),
             statistics=self.values.statistics(),
             event_counts=self._events.by_kind(),
