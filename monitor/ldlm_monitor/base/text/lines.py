@@ -92,14 +92,15 @@ def transition_json(transition: Transition) -> str:
 def transition_line(transition: Transition) -> str:
     """One line: time, state, alert, severity, run/rank, summary, file:line, first cause."""
     labels = transition.labels
-    whose = "/".join(labels[name] for name in ("run", "rank") if name in labels) or "-"
+    # Each alone: a secret's value may end with `/`, and would take the next one's name away.
+    whose = "/".join(plain(labels[name]) for name in ("run", "rank") if name in labels) or "-"
     position = transition.position
     cells = (
         f"{iso(transition.time):<24}",
         f"{transition.state.upper():<8}",
         f"{transition.alert:<20}",
         f"{labels.get('severity', '-'):<8}",
-        plain(whose),
+        whose,
         summary_of(transition.annotations, labels.get("run", "")),
         f"{plain(position.path)}:{position.line}" if position else "",
         f"cause: {plain(transition.cause, CAUSE)}" if transition.cause else "",
