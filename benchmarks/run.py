@@ -4,6 +4,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from types import ModuleType
 
+import bars_catch_up
 import callback_overhead
 import false_alarms
 import first_picture
@@ -12,19 +13,24 @@ import jsonl_catch_up
 import kill_delivery
 import nan_to_slack
 import nccl_catch_up
+import ready
 import replay_speed
 import rule_evaluation
 import scan_speed
 import side_by_side as bench
+import start
 
 BENCHMARKS: tuple[ModuleType, ...] = (
     nan_to_slack,
     nccl_catch_up,
     jsonl_catch_up,
+    bars_catch_up,
     replay_speed,
     rule_evaluation,
     scan_speed,
     idle,
+    start,
+    ready,
     kill_delivery,
     callback_overhead,
     false_alarms,
