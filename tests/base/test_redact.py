@@ -84,29 +84,29 @@ HARMLESS = [
 
 
 @pytest.mark.parametrize(("text", "shown"), SECRETS)
-def test_a_secret_is_hidden(text, shown):
+def test_a_secret_is_hidden(text: str, shown: str) -> None:
     assert redact(text) == shown
 
 
 @pytest.mark.parametrize("text", HARMLESS)
-def test_what_is_no_secret_stays(text):
+def test_what_is_no_secret_stays(text: str) -> None:
     assert redact(text) == text
 
 
 @pytest.mark.parametrize("text", [text for text, _ in SECRETS])
-def test_redacting_again_changes_nothing(text):
+def test_redacting_again_changes_nothing(text: str) -> None:
     once = redact(text)
     assert redact(once) == once
 
 
 @given(before=st.text(), after=st.text())
-def test_a_key_is_hidden_wherever_it_stands(before, after):
+def test_a_key_is_hidden_wherever_it_stands(before: str, after: str) -> None:
     key = "hf_AbCdEfGhIjKlMnOpQrStUvWxYz012345"
     assert key not in redact(f"{before} {key} {after}")
 
 
 @given(st.text(alphabet=st.characters(categories=["L", "N", "P", "S", "Z", "Cc", "Cs"])))
-def test_any_text_can_be_redacted_and_printed(text):
+def test_any_text_can_be_redacted_and_printed(text: str) -> None:
     shown = plain(redact(text))
     shown.encode()
     assert not any(char < " " and char not in "\n\t" for char in shown)
@@ -126,11 +126,11 @@ def test_any_text_can_be_redacted_and_printed(text):
         ("unfinished \x1b", "unfinished "),
     ],
 )
-def test_plain_text_is_what_a_terminal_shows(raw, shown):
+def test_plain_text_is_what_a_terminal_shows(raw: str, shown: str) -> None:
     assert plain(raw) == shown
 
 
-def test_an_escape_sequence_cannot_hide_a_key():
+def test_an_escape_sequence_cannot_hide_a_key() -> None:
     assert redact(plain("sk-\x1b[0mabcDEF\u200b1234567890abcdEFGH")) == REDACTED
 
 
