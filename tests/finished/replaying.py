@@ -6,7 +6,7 @@ from pathlib import Path
 from ldlm_monitor.judge.run.stall import Stall
 
 
-@dataclass(frozen=True)
+@dataclass
 class Asked:
     """Of a monitor and the files that it judges: what a user gets who sets nothing."""
 
