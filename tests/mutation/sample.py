@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import difflib
 import importlib.util
 import json
 import math
@@ -74,28 +75,48 @@ class Mutant:
     """In the repository."""
     operator: str
     text: str
-
     before: str
 
-    def difference(self) -> tuple[int, str, str]:
-        """The first line that differs, with its number, before and after."""
-        pairs = zip(self.before.splitlines(), self.text.splitlines(), strict=False)
-        changed = ((n, a.strip(), b.strip()) for n, (a, b) in enumerate(pairs, 1) if a != b)
-        return next(changed, (0, "", ""))
+    def changes(self) -> list[tuple[range, list[str], list[str]]]:
+        """What differs: the numbers of lines before, these lines, and those after."""
+        before, after = self.before.splitlines(), self.text.splitlines()
+        found = difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
+        return [
+            (range(i + 1, max(i + 1, j) + 1), before[i:j], after[k:m])
+            for what, i, j, k, m in found
+            if what != "equal"
+        ]
 
-    def lines(self) -> range:
-        """The lines of the statement that it changes; of one with a body, those of its head."""
-        number, _, _ = self.difference()
-        found = range(number, number + 1)
-        for node in ast.walk(ast.parse(self.before)):
-            if isinstance(node, ast.stmt | ast.excepthandler | ast.match_case):
-                body = getattr(node, "body", None)
-                first = node.pattern.lineno if isinstance(node, ast.match_case) else node.lineno
-                last = body[0].lineno - 1 if body else getattr(node, "end_lineno", None) or first
-                # `ast.walk` goes inwards: the last that has the line is the innermost.
-                if first <= number <= max(first, last):
-                    found = range(first, max(first, last) + 1)
+    def __str__(self) -> str:
+        numbers, *both = self.changes()[0]
+        old, new = (" ".join(line.strip() for line in lines) for lines in both)
+        return f"{self.module}:{numbers[0]}: {old}  ->  {new}"
+
+    def lines(self) -> set[int]:
+        """The lines of the statements that it changes; of one with a body, those of its head."""
+        found: set[int] = set()
+        for changed in {number for numbers, *_ in self.changes() for number in numbers}:
+            inner = range(changed, changed + 1)
+            for head in heads(self.before):
+                if changed in head:
+                    inner = head  # the last that has the line is the innermost
+            found |= {*inner}
         return found
+
+
+def heads(source: str) -> list[range]:
+    """The lines of each statement, the outer ones first; of one with a body, those before it."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.match_case):
+            found.append(range(node.pattern.lineno, node.body[0].lineno))
+        elif isinstance(node, ast.stmt | ast.excepthandler):
+            decorators = getattr(node, "decorator_list", [])
+            first = min([node.lineno, *(each.lineno for each in decorators)])
+            body = getattr(node, "body", None)
+            last = body[0].lineno if body else (node.end_lineno or node.lineno) + 1
+            found.append(range(first, max(last, node.lineno + 1)))
+    return found
 
 
 def mutations(source: str) -> list[tuple[str, int]]:
@@ -301,8 +322,7 @@ def tried(trial: Trial, house: str, count: int, seed: int, houses: int) -> tuple
         all_tried += 1
         killed += not survived
         if survived:
-            number, old, new = mutant.difference()
-            print(f"survived: {mutant.module}:{number}: {old}  ->  {new}", flush=True)
+            print(f"survived: {mutant}", flush=True)
     return killed, all_tried
 
 

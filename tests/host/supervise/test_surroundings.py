@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.base.records import Event, Position
+from ldlm_monitor.base.records import Event, Position, Scalar
 from ldlm_monitor.base.snapshot import MonitorView, Snapshot
 from ldlm_monitor.host.supervise.evidence import keep, stacks
 from ldlm_monitor.host.supervise.started_in import look
@@ -89,13 +89,14 @@ def test_gpus_are_those_that_the_driver_lists(
 
 
 def event(kind: str, run: str, *pids: int) -> Event:
+    processes: list[dict[str, Scalar]] = [{"pid": pid, "state": "S"} for pid in pids]
     return Event(
         kind=kind,
         severity="warning",
         run=run,
         rank=1,
         message="m",
-        fields={"processes": [{"pid": pid, "state": "S"} for pid in pids], "cores": 0.5},
+        fields={"processes": processes, "cores": 0.5},
         position=Position("a.log", 1, 0),
     )
 
