@@ -9,7 +9,17 @@ import pytest
 from ldlm_monitor.base.errors import InputError, UsageError
 from ldlm_monitor.finished.charts import Figure, FigureMark, Line, page
 from ldlm_monitor.finished.compare.comparison import Comparison, compare
-from ldlm_monitor.finished.compare.difference_words import USUAL, Target, targets_of
+from ldlm_monitor.finished.compare.difference_words import (
+    ACCURACY,
+    LOSS,
+    PACE,
+    USUAL,
+    Quantity,
+    Target,
+    signed,
+    targets_of,
+    verdict,
+)
 from ldlm_monitor.finished.compare.intervals import Difference
 from ldlm_monitor.finished.compare.learned import point_of
 from ldlm_monitor.finished.compare.output import bucketed, charts, table, value
@@ -209,3 +219,44 @@ def test_a_file_without_steps_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty.log").write_text("hello\n")
     with pytest.raises(InputError, match="has no steps with numbers"):
         sides_of([asked(tmp_path / "empty.log")], None, print)
+
+
+PACE_WORDS = {each.name: each for each in PACE}
+
+
+@pytest.mark.parametrize(
+    ("quantity", "seen", "word", "said"),
+    [
+        (LOSS, (-0.1, -0.15, -0.05), "better", "10 % lower [5.0, 15]"),
+        (LOSS, (0.1, 0.05, 0.15), "worse", "10 % higher [5.0, 15]"),
+        (ACCURACY, (0.1, 0.05, 0.15), "better", "10 % higher [5.0, 15]"),
+        (LOSS, (0.0004, 0.0001, 0.0008), "same", "no difference found [0.0, +0.1] %"),
+        (LOSS, (0.0005, 0.0001, 0.0009), "worse", "0.1 % higher [0.0, 0.1]"),
+        (LOSS, (0.05, 0.0, 0.1), "same", "no difference found [0.0, +10] %"),
+        (LOSS, (-0.05, -0.1, 0.0), "same", "no difference found [-10, 0.0] %"),
+        (LOSS, (0.02, -0.08, 0.1), "same", "no difference found [-8.0, +10] %"),
+        (LOSS, (0.02, -0.1, 0.1), "unclear", "unclear: [-10, +10] %, more steps are needed"),
+        (LOSS, (-0.02, -0.1, 0.1), "unclear", "unclear: [-10, +10] %, more steps are needed"),
+        (LOSS, (0.4, 0.2, 0.6), "worse", "40 % higher [20, 60]"),
+        (PACE_WORDS["step_seconds"], (-0.2, -0.25, -0.1), "better", "25 % faster [11, 33]"),
+        (PACE_WORDS["step_seconds"], (0.25, 0.2, 0.3), "worse", "20 % slower [17, 23]"),
+        (PACE_WORDS["tokens_per_second"], (0.02, 0.015, 0.03), "better", "2.0 % faster [1.5, 3.0]"),
+        (PACE_WORDS["tokens_per_second"], (0.009, 0.008, 0.01), "same", "no difference found"),
+    ],
+)
+def test_a_difference_is_told_in_the_words_of_its_quantity(
+    quantity: Quantity, seen: tuple[float, float, float], word: str, said: str
+) -> None:
+    found = verdict(quantity, Difference(*seen, p=0.01))
+    assert (found[0], found[1][: len(said)]) == (word, said)
+
+
+@pytest.mark.parametrize(
+    ("share", "shown"),
+    [
+        (0.2345, "+23"), (0.0995, "+10"), (0.0994, "+9.9"), (0.0, "0.0"), (-0.0004, "0.0"),
+        (-0.023, "-2.3"), (-0.5, "-50"), (12.0, "+1200"),
+    ],
+)  # fmt: skip
+def test_a_share_is_shown_in_percent_with_its_sign(share: float, shown: str) -> None:
+    assert signed(share) == shown

@@ -203,7 +203,12 @@ def several(  # noqa: PLR0917
                 annotations={"summary": "broken: loss is NaN", "action": "Lower it."},
                 position=at(7),
             ),
-            make_alert("Slow", "warning", labels={"severity": "warning", "run": SLOW}),
+            make_alert(
+                "Slow",
+                "warning",
+                labels={"severity": "warning", "run": SLOW},
+                position=Position(f"logs/{'deep/' * 20}slow.log", 3, 9),
+            ),
             make_alert("QueueFull", labels={"severity": "error"}, position=None),
             make_alert("Soon", state="pending", labels=labels),
         ),
