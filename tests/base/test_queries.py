@@ -202,3 +202,7 @@ def test_a_curve_has_as_many_points_as_asked_for_and_keeps_its_spikes(
     if means:
         assert max(merged.highs) == max(whole.highs)
         assert min(merged.lows) == min(whole.lows)
+
+
+def test_a_record_has_ended_unless_it_says_otherwise() -> None:
+    assert LogLine(offset=0, end=5, line=1, text="loss").is_open is False
