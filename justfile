@@ -50,6 +50,6 @@ nightly:
     failed=
     HYPOTHESIS_PROFILE=nightly timeout 5400 \
         sh tests/run.sh -n 4 --dist worksteal -m "long or not long" || failed=tests
-    .venv/bin/pip install --quiet cosmic-ray
+    .venv/bin/pip install --quiet cosmic-ray coverage
     .venv/bin/python tests/mutation/sample.py --minutes $(((end - $(date +%s)) / 60))
     [ -z "$failed" ]

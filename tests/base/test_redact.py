@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from ldlm_monitor.base.text.sanitize import redact
 from ldlm_monitor.base.text.sanitize import without_escapes as plain
-from ldlm_monitor.base.text.secrets import REDACTED
+from ldlm_monitor.base.text.secrets import REDACTED, is_secret_name
 
 HEX40 = "0123456789abcdef0123456789abcdef01234567"
 
@@ -84,29 +84,29 @@ HARMLESS = [
 
 
 @pytest.mark.parametrize(("text", "shown"), SECRETS)
-def test_a_secret_is_hidden(text, shown):
+def test_a_secret_is_hidden(text: str, shown: str) -> None:
     assert redact(text) == shown
 
 
 @pytest.mark.parametrize("text", HARMLESS)
-def test_what_is_no_secret_stays(text):
+def test_what_is_no_secret_stays(text: str) -> None:
     assert redact(text) == text
 
 
 @pytest.mark.parametrize("text", [text for text, _ in SECRETS])
-def test_redacting_again_changes_nothing(text):
+def test_redacting_again_changes_nothing(text: str) -> None:
     once = redact(text)
     assert redact(once) == once
 
 
 @given(before=st.text(), after=st.text())
-def test_a_key_is_hidden_wherever_it_stands(before, after):
+def test_a_key_is_hidden_wherever_it_stands(before: str, after: str) -> None:
     key = "hf_AbCdEfGhIjKlMnOpQrStUvWxYz012345"
     assert key not in redact(f"{before} {key} {after}")
 
 
 @given(st.text(alphabet=st.characters(categories=["L", "N", "P", "S", "Z", "Cc", "Cs"])))
-def test_any_text_can_be_redacted_and_printed(text):
+def test_any_text_can_be_redacted_and_printed(text: str) -> None:
     shown = plain(redact(text))
     shown.encode()
     assert not any(char < " " and char not in "\n\t" for char in shown)
@@ -126,11 +126,11 @@ def test_any_text_can_be_redacted_and_printed(text):
         ("unfinished \x1b", "unfinished "),
     ],
 )
-def test_plain_text_is_what_a_terminal_shows(raw, shown):
+def test_plain_text_is_what_a_terminal_shows(raw: str, shown: str) -> None:
     assert plain(raw) == shown
 
 
-def test_an_escape_sequence_cannot_hide_a_key():
+def test_an_escape_sequence_cannot_hide_a_key() -> None:
     assert redact(plain("sk-\x1b[0mabcDEF\u200b1234567890abcdEFGH")) == REDACTED
 
 
@@ -143,3 +143,92 @@ def test_an_escape_sequence_cannot_hide_a_key():
 )
 def test_an_escape_sequence_does_not_hide_a_secret_from_the_redactor(text: str) -> None:
     assert "IsKt4NEYHz5tj6rMQ6ZWHrqRZIGybeiq" not in redact(text)
+
+
+@pytest.mark.parametrize(
+    ("word", "is_hidden"),
+    [
+        ("aB3dE5gH", True), ("aB3dE5g", False),  # eight characters, and seven
+        ("abcdEFGH12", False), ("abcDE12f", True),  # two changes of kind, and three
+        ("abcdefghij", False), ("TrainingConfiguration", False), ("x9f4k2m7q1w8", True),
+        ("aB3d.E5gH-aB3d", False), ("aB3dE5gHi.x", True),  # each part between signs is looked at
+        ("/data/aB3dE5gH", False), ("~/aB3dE5gHi", False), ("./aB3dE5gHi", False),
+    ],
+)  # fmt: skip
+def test_a_value_of_a_vague_name_is_hidden_where_it_looks_random(
+    word: str, is_hidden: bool
+) -> None:
+    shown = REDACTED if is_hidden else word
+    assert redact(f"session: {word} x") == f"session: {shown} x"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("http://host:8080/a@b", "http://host:8080/a@b"),
+        ("http://host:8080<a@b", "http://host:8080<a@b"),
+        ("http://host:65535/a@b", "http://host:65535/a@b"),
+        ("http://host:655350/a@b", "http://[redacted]@b"),
+        ("http://bob:/a@b", "http://[redacted]@b"),
+        ("http://bob:12345@b", "http://[redacted]@b"),
+        ("http://:hunter2@b", "http://[redacted]@b"),
+        ("http://bob:8080a/b@c", "http://[redacted]@c"),
+    ],
+)
+def test_a_port_is_told_from_a_password(text: str, shown: str) -> None:
+    assert redact(text) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password=none", "api_key: null", "secret = True", "password: ***", "password=[redacted]",
+        "password=", "api_key: Optional", "--password --lr 3", "--api-key -> --lr",
+        "password: 'None',", "api_key=-",
+    ],
+)  # fmt: skip
+def test_a_name_without_a_value_stays(text: str) -> None:
+    assert redact(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("--password -x", "--password [redacted]"),
+        ("password='none of it'", "password='[redacted]'"),
+        ("key: abcDEF012345abcDEF012345", "key: [redacted]"),
+        ("key: abcdef012345abcdef012345", "key: abcdef012345abcdef012345"),
+        ("key: ABCDEF012345ABCDEF012345", "key: ABCDEF012345ABCDEF012345"),
+        ("key: abcDEFghiJKLabcDEFghiJKL", "key: abcDEFghiJKLabcDEFghiJKL"),
+        ("key: abcDEF012345abcDEF01234", "key: abcDEF012345abcDEF01234"),  # one too short
+        ("docker login -u bob -p abc", "docker login -u bob -p [redacted]"),
+        ("mysql -u bob -pabc runs", "mysql -u bob -p[redacted] runs"),
+        ("mkdir -p abc", "mkdir -p abc"),
+        ("curl -u bob:abc http://host", "curl -u bob:[redacted] http://host"),
+        ("HTTPBasicAuth('bob', 'abc')", "HTTPBasicAuth([redacted])"),
+        ("create secret --from-literal=a=b", "create secret --from-literal=a=[redacted]"),
+        ("<password>abc</password>", "<password>[redacted]</password>"),
+        ("https://hc-ping.com/0-1-2 x", "https://hc-ping.com/[redacted] x"),
+    ],
+)  # fmt: skip
+def test_what_stands_beside_a_value_says_whether_it_is_a_secret(text: str, shown: str) -> None:
+    assert redact(text) == shown
+
+
+@pytest.mark.parametrize(
+    "name", ["api_key", "DB_PASSWORD", "client-key-data", "hf_token", "secrets"]
+)
+def test_a_name_may_say_that_its_value_is_a_secret(name: str) -> None:
+    assert is_secret_name(name) is True
+
+
+@pytest.mark.parametrize("name", ["token", "key", "keyboard", "password_file", "lr", ""])
+def test_a_name_that_is_none_of_a_secret_says_nothing(name: str) -> None:
+    assert is_secret_name(name) is False
+
+
+def test_all_secrets_of_a_text_are_hidden() -> None:
+    text = f"password=abc hf_AbCdEfGhIjKlMnOpQrSt http://a:b@c {HEX40} api_key: x"
+    assert redact(text) == (
+        f"password={REDACTED} {REDACTED} http://{REDACTED}@c {HEX40} api_key: {REDACTED}"
+    )

@@ -2,13 +2,14 @@
 
     python tests/mutation/sample.py [--seed N] [--mutants N] [--minutes N] [HOUSE ...]
 
-The mutants are those of cosmic-ray's operators (`pip install cosmic-ray`). From each house,
+The mutants are those of cosmic-ray (`pip install cosmic-ray coverage`). From each house,
 `--mutants` are drawn, in an order that the seed gives; by default the seed is the date's. Not drawn
 is what changes nothing that a program does, see `meaning`. Each mutant is written into a copy of
-the repository, where the tests of its room run until the first failure, then the others of its
-house. A mutant is killed by a failure, or where the tests take four times as long as without it.
-Printed are the mutants that survived, as a line of code before and after, and the score of each
-house and of all.
+the repository, where those tests of its house run until the first failure that run the changed
+lines, as coverage found before; then those that start processes, and where an import or a fixture
+of several tests runs the lines, all others. A mutant is killed by a failure, or where the tests
+take four times as long as without it. Printed are the mutants that survived, as a line of code
+before and after, and the score of each house and of all.
 
 All ends after `--minutes`. Each house has an equal share of what is left; a mutant that the end
 cuts short does not count. The score is that of the mutants tried.
@@ -18,7 +19,9 @@ from __future__ import annotations
 
 import argparse
 import ast
+import difflib
 import importlib.util
+import json
 import math
 import os
 import random
@@ -29,7 +32,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +40,7 @@ from pathlib import Path
 from cosmic_ray.ast import ast_nodes, get_ast
 from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
+from coverage import CoverageData
 
 ROOT = Path(__file__).resolve().parents[2]
 INSIDE = ("base", "logs", "judge", "screen", "host", "finished", "service")
@@ -50,7 +54,12 @@ HOUSES = {
 }
 NEEDS = {"trainer": "torch"}  # without which a house's tests are skipped
 LEFT_OUT = (".git", ".venv", "__pycache__", ".hypothesis", ".mypy_cache", "site")
-ARGUMENTS = ("-x", "-q", "--no-header", "-p", "no:cacheprovider", "-m", "not live and not long")
+ARGUMENTS = (
+    "-x", "-q", "--no-header", "-p", "no:cacheprovider", "-p", "reach",
+    "-m", "not live and not long",
+)  # fmt: skip
+BESIDE = ROOT.parent / "shared"
+"""What some tests read, and are skipped without."""
 PARTS = ("monitor", "callback", "promrules", "doctor", "trainer")  # folders with packages
 TIMES_AS_LONG = 4
 LEAST_SECONDS = 60.0
@@ -68,13 +77,48 @@ class Mutant:
     """In the repository."""
     operator: str
     text: str
+    before: str
 
-    def difference(self, before: str) -> str:
-        """The first line that differs, before and after."""
-        pairs = zip(before.splitlines(), self.text.splitlines(), strict=False)
-        changed = ((n, a, b) for n, (a, b) in enumerate(pairs, 1) if a != b)
-        number, old, new = next(changed, (0, "", ""))
-        return f"{self.module}:{number}: {old.strip()}  ->  {new.strip()}"
+    def changes(self) -> list[tuple[range, list[str], list[str]]]:
+        """What differs: the numbers of lines before, these lines, and those after."""
+        before, after = self.before.splitlines(), self.text.splitlines()
+        found = difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
+        return [
+            (range(i + 1, max(i + 1, j) + 1), before[i:j], after[k:m])
+            for what, i, j, k, m in found
+            if what != "equal"
+        ]
+
+    def __str__(self) -> str:
+        numbers, *both = self.changes()[0]
+        old, new = (" ".join(line.strip() for line in lines) for lines in both)
+        return f"{self.module}:{numbers[0]}: {old}  ->  {new}"
+
+    def lines(self) -> set[int]:
+        """The lines of the statements that it changes; of one with a body, those of its head."""
+        found: set[int] = set()
+        for changed in {number for numbers, *_ in self.changes() for number in numbers}:
+            inner = range(changed, changed + 1)
+            for head in heads(self.before):
+                if changed in head:
+                    inner = head  # the last that has the line is the innermost
+            found |= {*inner}
+        return found
+
+
+def heads(source: str) -> list[range]:
+    """The lines of each statement, the outer ones first; of one with a body, those before it."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.match_case):
+            found.append(range(node.pattern.lineno, node.body[0].lineno))
+        elif isinstance(node, ast.stmt | ast.excepthandler):
+            decorators = getattr(node, "decorator_list", [])
+            first = min([node.lineno, *(each.lineno for each in decorators)])
+            body = getattr(node, "body", None)
+            last = body[0].lineno if body else (node.end_lineno or node.lineno) + 1
+            found.append(range(first, max(last, node.lineno + 1)))
+    return found
 
 
 def mutations(source: str) -> list[tuple[str, int]]:
@@ -95,6 +139,12 @@ class Meaning(ast.NodeTransformer):
     def visit_arg(self, node: ast.arg) -> ast.AST:
         node.annotation = None
         return node
+
+    def visit_arguments(self, node: ast.arguments) -> ast.AST:
+        named = [*node.posonlyargs, *node.args, *node.kwonlyargs]
+        node.defaults += [each for each in node.kw_defaults if each]
+        node.posonlyargs, node.args, node.kwonlyargs, node.kw_defaults = [], named, [], []
+        return self.generic_visit(node)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
         is_alias = isinstance(node.annotation, ast.Name) and node.annotation.id == "TypeAlias"
@@ -134,7 +184,8 @@ class Meaning(ast.NodeTransformer):
 
 def meaning(source: str) -> str | None:
     """The program without annotations, type aliases, what only logs get, caches, the safety of
-    dataclasses, and the difference of identity and equality; None: it is no Python.
+    dataclasses, whether arguments are passed by name (mypy checks both), and the difference of
+    identity and equality; None: it is no Python.
     """
     try:
         with warnings.catch_warnings(action="ignore"):
@@ -155,18 +206,37 @@ def mutants(house: str, chance: random.Random) -> Iterator[Mutant]:
         source = module.read_text("utf-8")
         text = mutate_code(source, get_operator(name)(), number)
         if text is not None and meaning(text) not in (None, meaning(source)):
-            yield Mutant(module.relative_to(ROOT), name, text)
-
-
-def tests_of(house: str, module: Path) -> list[list[str]]:
-    """Arguments of pytest: the tests of the module's room, then the others of its house."""
-    whole = f"tests/{house}"
-    room = f"{whole}/{module.relative_to(HOUSES[house]).parts[0]}"
-    return [[room], [whole, f"--ignore={room}"]] if (ROOT / room).is_dir() else [[whole]]
+            yield Mutant(module.relative_to(ROOT), name, text, source)
 
 
 class TimeOverError(Exception):
     """The time for all mutants is over."""
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Which tests of a house run which lines; of each test its seconds, and whether it starts a
+    process.
+    """
+
+    copy: Path
+    lines: CoverageData
+    times: dict[str, tuple[float, bool]]
+
+    def tests(self, mutant: Mutant) -> list[list[str]]:
+        """The tests to run in turn; none where no test can notice the mutant."""
+        by_line = self.lines.contexts_by_lineno(str(self.copy / mutant.module))
+        contexts = {each for line in mutant.lines() for each in by_line.get(line, ())}
+        on_line = [test for test in self.times if test in contexts]
+        others = [
+            test
+            for test, (_, starts) in self.times.items()
+            if test not in contexts and (starts or "" in contexts)
+        ]
+        return [tests for tests in (on_line, others) if tests]
+
+    def seconds(self, tests: list[str]) -> float:
+        return sum(self.times[test][0] for test in tests)
 
 
 @dataclass(frozen=True)
@@ -176,19 +246,21 @@ class Trial:
     copy: Path
     end: float
 
-    def passes(self, tests: list[str], limit: float = math.inf) -> bool:
+    def passes(self, command: Sequence[str], limit: float = math.inf, **files: Path) -> bool:
         """Whether tests pass within `limit` seconds. Raises `TimeOverError` at the end of all."""
         environment = {
             **os.environ,
-            "PYTHONPATH": os.pathsep.join(str(self.copy / part) for part in PARTS),
+            "PYTHONPATH": os.pathsep.join(
+                str(self.copy / part) for part in (*PARTS, "tests/mutation")
+            ),
             "PYTHONDONTWRITEBYTECODE": "1",
             "HYPOTHESIS_PROFILE": "ci",
+            **{name: str(path) for name, path in files.items()},
         }
-        command = [sys.executable, "-m", "pytest", *ARGUMENTS, *tests]
         left = max(self.end - time.monotonic(), 0.0)
         run = subprocess.Popen(
-            command, cwd=self.copy, env=environment, start_new_session=True,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            [sys.executable, "-m", *command], cwd=self.copy, env=environment,
+            start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         try:
             status = run.wait(min(limit, left))
@@ -202,15 +274,33 @@ class Trial:
             run.wait()
         return status in (0, NO_TESTS)
 
-    def survives(self, mutant: Mutant, house: str, limit: float) -> bool:
+    def reach(self, house: str) -> Reach | None:
+        """What the tests of a house run; None if they fail."""
+        data, times = self.copy.parent / f"{house}.coverage", self.copy.parent / f"{house}.json"
+        measured = ("coverage", "run", f"--data-file={data}", f"--source={HOUSES[house]}", "-m")
+        command = (*measured, "pytest", *ARGUMENTS, f"tests/{house}")
+        if not self.passes(command, MUTATION_TIMES=times):
+            return None
+        lines = CoverageData(str(data))
+        lines.read()
+        return Reach(self.copy, lines, json.loads(times.read_text("utf-8")))
+
+    def survives(self, mutant: Mutant, reach: Reach) -> bool:
         """Whether no test of the house fails with the mutant."""
         target = self.copy / mutant.module
-        before = target.read_text("utf-8")
+        chosen = self.copy.parent / "chosen.json"
         target.write_text(mutant.text, "utf-8")
         try:
-            return all(self.passes(tests, limit) for tests in tests_of(house, mutant.module))
+            for tests in reach.tests(mutant):
+                chosen.write_text(json.dumps(tests), "utf-8")
+                files = sorted({test.partition("::")[0] for test in tests})
+                limit = max(LEAST_SECONDS, TIMES_AS_LONG * reach.seconds(tests))
+                command = ("pytest", *ARGUMENTS, *files)
+                if not self.passes(command, limit, MUTATION_TESTS=chosen):
+                    return False
+            return True
         finally:
-            target.write_text(before, "utf-8")
+            target.write_text(mutant.before, "utf-8")
 
 
 def tried(trial: Trial, house: str, count: int, seed: int, houses: int) -> tuple[int, int] | None:
@@ -218,25 +308,23 @@ def tried(trial: Trial, house: str, count: int, seed: int, houses: int) -> tuple
 
     `houses` share the time that is left when its tests were run without a mutant.
     """
-    began = time.monotonic()
-    if not trial.passes([f"tests/{house}"]):
+    reach = trial.reach(house)
+    if reach is None:
         return None
     now = time.monotonic()
-    limit = max(LEAST_SECONDS, TIMES_AS_LONG * (now - began))
     until = now + (trial.end - now) / houses
     killed = all_tried = 0
     for mutant in mutants(house, random.Random(f"{seed} {house}")):
         if all_tried == count or time.monotonic() > until:
             break
         try:
-            survived = trial.survives(mutant, house, limit)
+            survived = trial.survives(mutant, reach)
         except TimeOverError:
             break
         all_tried += 1
         killed += not survived
         if survived:
-            shown = mutant.difference((ROOT / mutant.module).read_text("utf-8"))
-            print(f"survived: {shown}", flush=True)
+            print(f"survived: {mutant}", flush=True)
     return killed, all_tried
 
 
@@ -270,6 +358,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "repository"
         shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*LEFT_OUT), symlinks=True)
+        if BESIDE.is_dir():
+            (copy.parent / BESIDE.name).symlink_to(BESIDE)
         for place, house in enumerate(houses):
             left = len(houses) - place
             try:

@@ -1,6 +1,5 @@
 """What is played back is what a replay reports, at any speed, and nothing before its time."""
 
-from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,20 +9,14 @@ from ldlm_monitor.finished.playback.engine import Playback
 from ldlm_monitor.finished.playback.log_replay import Replay
 from ldlm_monitor.finished.playback.recording import Recorder
 from ldlm_monitor.finished.playback.timed_inputs import of_logs, of_recording
-from ldlm_monitor.service.cli.replay import RECORDING, SPEED
-from ldlm_monitor.service.config import Settings
+from tests.finished.replaying import Asked, asked
 
-DEMO = Path(str(files("ldlm_monitor.finished.playback") / RECORDING))
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "train_logs"
 NAN = EXAMPLES / "train_20261121_083451_node0.log"
 
 
-def settings_of(path: Path) -> Settings:
-    return Settings(files=(str(path),))
-
-
 def of_nan(speed: float | None = None) -> Playback:
-    return Playback(lambda: of_logs(settings_of(NAN)), speed)
+    return Playback(lambda: of_logs(asked(NAN)), speed)
 
 
 def to_the_end(playback: Playback, seconds: float = 1.0) -> None:
@@ -37,7 +30,7 @@ def reported(playback: Playback) -> list[tuple[str, str, float | None]]:
 
 
 def replayed(path: Path) -> list[tuple[str, str, float | None]]:
-    replay = Replay(settings_of(path))
+    replay = Replay(asked(path))
     for _ in replay.transitions():
         pass
     transitions = replay.snapshot().transitions
@@ -88,7 +81,7 @@ def test_it_goes_to_the_next_alert_and_stops_there() -> None:
 
 
 def test_a_search_for_an_alert_ends_with_the_logs() -> None:
-    playback = Playback(lambda: of_logs(settings_of(EXAMPLES / "train_20261121_083409_node0.log")))
+    playback = Playback(lambda: of_logs(asked(EXAMPLES / "train_20261121_083409_node0.log")))
     playback.seek_alert()
     for _ in range(10_000):
         playback.advance(0.05)
@@ -124,7 +117,7 @@ def test_lines_that_tell_their_time_come_at_that_time(tmp_path: Path) -> None:
     log = tmp_path / "a.log"
     lines = [f"2026-11-21 08:{n // 60:02d}:{n % 60:02d} step {n} loss 2.{n}\n" for n in range(300)]
     log.write_text("".join(lines))
-    playback = Playback(lambda: of_logs(settings_of(log)), 1.0)
+    playback = Playback(lambda: of_logs(asked(log)), 1.0)
     played = playback.played()
     assert played.end - played.start == pytest.approx(299)
     playback.advance(100.5)
@@ -134,7 +127,7 @@ def test_lines_that_tell_their_time_come_at_that_time(tmp_path: Path) -> None:
 def test_lines_without_a_time_come_one_after_the_other(tmp_path: Path) -> None:
     log = tmp_path / "a.log"
     log.write_text("".join(f"step {n} loss 2.{n}\n" for n in range(50)))
-    playback = Playback(lambda: of_logs(settings_of(log)), 1.0)
+    playback = Playback(lambda: of_logs(asked(log)), 1.0)
     sizes = []
     for _ in range(20):
         playback.advance(1.0)
@@ -144,7 +137,7 @@ def test_lines_without_a_time_come_one_after_the_other(tmp_path: Path) -> None:
 
 def recording_of(path: Path, place: Path) -> Path:
     """What a recorder keeps of a log that grows as this one did."""
-    replay = Replay(settings_of(path), ahead=False)
+    replay = Replay(asked(path), ahead=False)
     started = False
     for when, piece, _ in replay.history.play():
         if not started:
@@ -159,7 +152,7 @@ def test_a_recording_is_played_like_the_log_itself(tmp_path: Path) -> None:
     recording = recording_of(NAN, tmp_path / "nan.ldlm")
     folder = tmp_path / "logs"
     folder.mkdir()
-    playback = Playback(lambda: of_recording(recording, Settings(), folder), 100.0)
+    playback = Playback(lambda: of_recording(recording, Asked(), folder), 100.0)
     to_the_end(playback, 0.3)
     firing = [each for each in reported(playback) if each[1] == "firing"]
     assert firing == [each for each in replayed(NAN) if each[1] == "firing"]
@@ -171,35 +164,16 @@ def test_a_recording_is_played_like_the_log_itself(tmp_path: Path) -> None:
 
 
 def test_what_a_recording_held_when_it_began_is_there_at_once(tmp_path: Path) -> None:
-    replay = Replay(settings_of(NAN), ahead=False)
+    replay = Replay(asked(NAN), ahead=False)
     pieces = [(when, piece) for when, piece, _ in replay.history.play()]
     middle = pieces[len(pieces) // 2][0]
     recorder = Recorder(tmp_path / "half.ldlm", NAN.name, middle)
     for when, piece in pieces:
         recorder.fed(piece, replay.monitor.names.origin(piece.path).run, when)
     recorder.close()
-    playback = Playback(lambda: of_recording(tmp_path / "half.ldlm", Settings(), tmp_path), 1.0)
+    playback = Playback(lambda: of_recording(tmp_path / "half.ldlm", Asked(), tmp_path), 1.0)
     assert playback.at == middle
     playback.advance(0.0)
     (run,) = playback.snapshot().runs
     assert run.step is not None
     assert run.step > 0
-
-
-def test_the_demo_shows_a_nan_a_hang_and_a_slow_rank_within_a_minute(tmp_path: Path) -> None:
-    playback = Playback(lambda: of_recording(DEMO, Settings(), tmp_path), SPEED)
-    played = playback.played()
-    assert (played.end - played.start) / played.speed < 60
-    to_the_end(playback, 0.5)
-    firing = {
-        (each.alert, each.labels["run"], each.labels.get("rank"))
-        for each in playback.snapshot().transitions
-        if each.state == "firing" and not each.is_heartbeat
-    }
-    assert {
-        ("NonFiniteLoss", "lr-3e-3", "1"),
-        ("TrainingStalled", "t2l", None),
-        ("RankStraggling", "wide", "2"),
-    } <= firing
-    (incident,) = (each for each in playback.snapshot().incidents if each.run == "t2l")
-    assert "rank 2" in incident.title

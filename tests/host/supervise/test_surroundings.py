@@ -1,0 +1,140 @@
+"""What a run was started in, and what is kept of its failure."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ldlm_monitor.base.records import Event, Position, Scalar
+from ldlm_monitor.base.snapshot import MonitorView, Snapshot
+from ldlm_monitor.host.supervise.evidence import keep, stacks
+from ldlm_monitor.host.supervise.started_in import look
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """A repository of one commit, with a change that was not committed."""
+    who = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main"]
+    (tmp_path / "a.py").write_text("lr = 1\n")
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
+        subprocess.run(["git", *who, *command], cwd=tmp_path, check=True)
+    (tmp_path / "a.py").write_text('lr = 2\npassword = "hunter2"\n')
+    return tmp_path
+
+
+def test_the_working_tree_is_kept_with_its_commit_and_without_secrets(work: Path) -> None:
+    found = look([sys.executable, "a.py"], work, {})
+    commit = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=work, capture_output=True, text=True, check=True
+    ).stdout.strip()
+    assert found.git_commit == commit
+    assert found.git_diff is not None
+    assert "-lr = 1\n+lr = 2\n" in found.git_diff
+    assert "hunter2" not in found.git_diff
+
+
+def test_outside_of_a_repository_nothing_is_known_of_git(tmp_path: Path) -> None:
+    found = look([sys.executable], tmp_path, {})
+    assert (found.git_commit, found.git_diff) == (None, None)
+
+
+def test_the_packages_are_those_of_the_commands_interpreter(tmp_path: Path) -> None:
+    found = look([sys.executable, "-m", "x"], tmp_path, {})
+    assert found.python == ".".join(map(str, sys.version_info[:3]))
+    assert "pytest" in found.packages
+
+
+def test_a_program_beside_an_interpreter_has_its_packages(tmp_path: Path) -> None:
+    answer = '["3.9.1", {"torch": "1.0"}]'
+    for name, text in (("torchrun", ""), ("python", f"echo '{answer}'")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    found = look([str(tmp_path / "torchrun"), "a.py"], tmp_path, {})
+    assert (found.python, found.packages) == ("3.9.1", {"torch": "1.0"})
+
+
+@pytest.mark.parametrize("text", ["exit 1", "echo nonsense", "echo 3", "echo '[1, 2]'"])
+def test_an_interpreter_that_does_not_answer_is_unknown(tmp_path: Path, text: str) -> None:
+    (tmp_path / "python").write_text(f"#!/bin/sh\n{text}\n")
+    (tmp_path / "python").chmod(0o755)
+    found = look([str(tmp_path / "python")], tmp_path, {})
+    assert (found.python, found.packages) == (None, {})
+
+
+def test_values_of_harmless_variables_are_kept_and_names_of_all_others(tmp_path: Path) -> None:
+    given = {
+        "RANK": "3", "NCCL_DEBUG": "INFO", "SLURM_JOB_ID": "12", "OTHER": "hello",
+        "CUDA_TOKEN": "hf_AbCdEfGhIjKlMnOpQrStUvWxYz012345", "PATH": "/a:/b",
+    }  # fmt: skip
+    found = look([sys.executable], tmp_path, given)
+    assert found.environment == {
+        "CUDA_TOKEN": "[redacted]", "NCCL_DEBUG": "INFO", "OTHER": "[redacted]", "PATH": "/a:/b",
+        "RANK": "3", "SLURM_JOB_ID": "12",
+    }  # fmt: skip
+    assert [*found.environment] == sorted(given)
+
+
+def test_gpus_are_those_that_the_driver_lists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "nvidia-smi").write_text(
+        '#!/bin/sh\n[ "$1" = -L ] && printf "GPU 0: A\\nGPU 1: B\\n"\n'
+    )
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert look([sys.executable], tmp_path, {}).gpus == ("GPU 0: A", "GPU 1: B")
+
+
+def event(kind: str, run: str, *pids: int) -> Event:
+    processes: list[dict[str, Scalar]] = [{"pid": pid, "state": "S"} for pid in pids]
+    return Event(
+        kind=kind,
+        severity="warning",
+        run=run,
+        rank=1,
+        message="m",
+        fields={"processes": processes, "cores": 0.5},
+        position=Position("a.log", 1, 0),
+    )
+
+
+def snapshot(*events: Event) -> Snapshot:
+    return Snapshot(
+        version=1, at=1.0, runs=(), alerts=(), events=events, monitor=MonitorView.fresh(), points=()
+    )
+
+
+@pytest.fixture
+def with_py_spy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A py-spy that says for which process it was asked."""
+    (tmp_path / "py-spy").write_text(
+        '#!/bin/sh\necho "$1 $2 $3 password=abc"\necho no >&2\nexit 1\n'
+    )
+    (tmp_path / "py-spy").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+
+@pytest.mark.usefixtures("with_py_spy")
+def test_a_failure_is_kept_with_its_events_and_the_stacks_of_its_processes(tmp_path: Path) -> None:
+    place = tmp_path / "evidence.json"
+    keep(place, "a", snapshot(event("look", "a", 7, 8, 7), event("look", "b", 9)))
+    found = json.loads(place.read_text())
+    assert found["incidents"] == []
+    (kept,) = found["events"]
+    assert (kept["kind"], kept["rank"], kept["message"], kept["cores"]) == ("look", 1, "m", 0.5)
+    assert found["stacks"] == {
+        pid: f"dump --pid {pid} password=[redacted]\nno\n" for pid in ("7", "8")
+    }
+
+
+def test_without_py_spy_there_are_no_stacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert [*stacks([1])] == []
+
+
+def test_a_full_disk_does_not_stop_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    keep(Path("/dev/full"), "a", snapshot())
