@@ -42,7 +42,7 @@ release version:
 lock *arguments="--upgrade":
     sh requirements/lock.sh {{ arguments }}
 
-# The long tests, the properties with all their examples, and mutants for what is left of two hours
+# The long tests, all examples of properties, five minutes of soak, mutants for the rest of two hours
 nightly:
     #!/bin/sh
     set -eu
@@ -50,6 +50,7 @@ nightly:
     failed=
     HYPOTHESIS_PROFILE=nightly timeout 5400 \
         sh tests/run.sh -n 4 --dist worksteal -m "long or not long" || failed=tests
+    .venv/bin/python benchmarks/soak.py --minutes 5 || failed=soak
     .venv/bin/pip install --quiet cosmic-ray coverage
     .venv/bin/python tests/mutation/sample.py --minutes $(((end - $(date +%s)) / 60))
     [ -z "$failed" ]
