@@ -17,9 +17,11 @@ SHARED = Path(__file__).resolve().parents[1] / "../shared"
 # Tests run side by side. Threads of torch that wait for each other spin, which on a busy machine
 # made a training of ten seconds one of ten minutes.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# In a shell's background, as with nohup, SIGINT is ignored, and would be by all that tests start.
+# A shell ignores SIGINT in its background, and nohup SIGHUP: so would all that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # Compiled definitions are kept here, not in the home of who runs the tests.
 CACHE = tempfile.TemporaryDirectory(prefix="ldlm-monitor-cache-")
 os.environ["XDG_CACHE_HOME"] = CACHE.name

@@ -11,6 +11,7 @@ from ldlm_monitor.base.alert import State
 from ldlm_monitor.base.snapshot import Health
 from ldlm_monitor.judge.core.exported_metrics import METRICS
 from ldlm_monitor.judge.core.packaged_rules import packaged_alerts
+from ldlm_monitor.judge.core.run_health import HEALTH
 from ldlm_monitor.logs.parse import definitions
 
 CONTRACT = Path(__file__).resolve().parents[2] / "../shared/design/contract.md"
@@ -115,7 +116,8 @@ def test_transition_states_are_those_of_the_contract(sections: dict[str, str]) -
 
 def test_health_words_are_those_of_the_contract(sections: dict[str, str]) -> None:
     words = re.findall(r"\d ([A-Z]{7,9})\b", sections["3"])
-    assert tuple(words) == get_args(Health)
+    assert tuple(words) == HEALTH
+    assert get_args(Health) == ("READING", *HEALTH)  # before it is judged a run has no metric
 
 
 def test_record_names_are_those_of_the_contract(sections: dict[str, str]) -> None:

@@ -38,9 +38,15 @@ def after_noon(places: Places) -> Places:
         ),
         pytest.param(
             [(50, -500)],
-            [(0, -450), (100, -440), (200, -430), (300, -420)],
-            [-440, -430, -420],
-            id="the first comes within a minute of the line above it",
+            [(0, -500), (100, -490), (200, -480), (300, -470)],
+            [-490, -480, -470],
+            id="where the last write is that of a copy, the first comes at once",
+        ),
+        pytest.param(
+            [(50, -50)],
+            [(0, 0), (100, 10), (200, 20), (300, 30)],
+            [10, 20, 30],
+            id="a minute after the line above it may be a start",
         ),
         pytest.param(
             [(350, 5)],

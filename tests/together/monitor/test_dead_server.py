@@ -72,7 +72,7 @@ def played_until(watched, monkeypatch) -> Callable[[Callable[[], None]], list[tu
         feed = Monitor.feed
 
         def note(monitor: Monitor, chunk: Chunk, now: float, **how: bool) -> list[Transition]:
-            if chunk.path == str(watched.there):
+            if chunk.path == str(watched.there) and monitor is watched.pump.monitor:
                 if not played:
                     end()
                 played.append((now, chunk.data))

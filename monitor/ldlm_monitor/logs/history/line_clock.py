@@ -80,13 +80,16 @@ def between_lines(
 
 def _shift(drawn: Sequence[Place], lines: Sequence[Place]) -> float:
     """Seconds by which to move all bars: the fewest by which they come between the lines."""
-    least, most = -math.inf, math.inf
+    least, begins, most = -math.inf, -math.inf, math.inf
     offsets = [offset for offset, _ in drawn]
     for offset, when in lines:
         after = bisect_right(offsets, offset)
         if after < len(drawn):
             least = max(least, when - drawn[after][1])
+        if after == 1:  # above the first bar, whose clock begins below it
+            begins = max(begins, when - drawn[0][1])
         if after > 1:  # the first place is the start of the file, and no bar
             most = min(most, when - drawn[after - 1][1])
     moved = min(max(0.0, least), most)
-    return least if -math.inf < least < moved - START_SECONDS else moved
+    is_copied = -math.inf < least < moved - START_SECONDS
+    return min(max(least, begins), most) if is_copied else moved
