@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from ldlm_monitor.base.names import RUN_STATES
 from ldlm_monitor.judge.run.run_states import ENDS, MOVES, PHASES, MoveName
+from ldlm_monitor.judge.run.stall import Stall
 from tests.judge.run.run_script import (
     Happening,
     Script,
@@ -160,3 +161,21 @@ def test_an_end_lasts_whatever_time_passes(state: str) -> None:
 
 def test_the_readme_of_the_script_is_true() -> None:
     run() >> bars(0, 100) >> silence(31) << "stalled"
+
+
+class TestDefects:
+    def test_words_of_the_end_count_though_they_come_when_it_was_late_already(self) -> None:
+        script = training() >> silence(100) << "stalled"
+        script >> says("run_finished", confirmed_by="silence")
+        assert (script.life.due() or script.now + 1) <= script.now  # a timer that has no record
+        script >> silence(1) << "finished"
+
+    def test_a_longer_limit_holds_for_a_run_that_stalled(self) -> None:
+        script = in_state("stalled")
+        script.life.set_stall(Stall(floor_seconds=1000))
+        script >> silence(1) << "running" >> silence(1000) << "stalled"
+
+    def test_a_relaunch_that_only_a_falling_step_shows_counts_its_first_row(self) -> None:
+        script = run() >> says("run_started") >> bars(1, 61, total=100)
+        script >> uncaught_exception() >> silence(11) << "crashed"
+        script >> silence(60) >> bars(1, 101, total=100) >> silence(40) << "finished"

@@ -131,3 +131,30 @@ def test_headless_says_how_far_it_has_read_and_each_failure_once(start: Start) -
     assert "alpha  READING running  step 2999" in failed
     assert failed.endswith("ValueError: bad batch")
     assert len([*status.reading(start.seen[0], 0.5, NOW + 10)]) == 1
+
+
+def test_of_several_files_of_a_run_the_newest_is_shown(start: Start) -> None:
+    append(start.folder / "alpha.log.1", steps(500, "9.0"), NOW - 600)
+    append(start.folder / "alpha.log", steps(3000, "2.0"), NOW)
+    start.turn(NOW + 1)
+    (shown,) = first_of(start).values()
+    assert (shown.step, shown.statistics["loss"].current) == (2999, 2.0)
+
+
+def test_no_silence_is_judged_of_the_newest_lines(start: Start) -> None:
+    append(start.folder / "alpha.log", steps(3000), NOW - 9000)
+    append(start.folder / "beta.log", steps(3000) + TRACEBACK, NOW)
+    start.turn(NOW + 1)
+    assert {run.state for run in first_of(start).values()} == {"running"}
+
+
+def test_a_line_that_is_still_written_is_not_shown(start: Start) -> None:
+    append(start.folder / "alpha.log", steps(3000) + "step 3000 loss 2.", NOW)
+    start.turn(NOW + 1)
+    assert first_of(start)["alpha"].step == 2999
+
+
+def test_what_was_not_read_is_judged_up_to_nothing(start: Start) -> None:
+    append(start.folder / "alpha.log", steps(3000), NOW)
+    start.turn(NOW + 1)
+    assert first_of(start)["alpha"].judged_to == 0.0

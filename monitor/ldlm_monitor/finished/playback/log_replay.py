@@ -62,7 +62,7 @@ class Replay:
         found = gather(settings, names, alone=alone, apart=apart, ahead=ahead)
         self.history, self.notices = found
         ends = self.history.judged_to.items()
-        self.monitor.runs.ends = {run: at for run, at in ends if at < self.history.end}
+        self.monitor.runs.set_ends({run: at for run, at in ends if at < self.history.end})
 
     def transitions(self) -> Iterator[Transition]:
         """Every alert transition, in order; its time is None where the log has none."""

@@ -46,8 +46,9 @@ class EvidenceFinder:
         before, self._chunks = self._chunks, {chunk.path: chunk for chunk in chunks}
         try:
             yield
-            if (run := self._fleet.get(run_name)) is not None:
-                run.progress_line = self._text(run.life.progress_position) or run.progress_line
+            run = self._fleet.get(run_name)
+            if run is not None and (text := self._text(at := run.life.progress_position)):
+                run.progress_line = at, text
         finally:
             self._chunks = before
 

@@ -109,10 +109,12 @@ class Monitor:
         """Take in records read at `now` (Unix seconds), each at its time in `clock` to `now`."""
         return [each for record in records for each in self._observe(record, now)]
 
-    def _observe(self, item: SampleBlock | Record, now: float) -> list[Transition]:
+    def _observe(
+        self, item: SampleBlock | Record, now: float, chunk: Chunk | None = None
+    ) -> list[Transition]:
         if not isinstance(item, SampleBlock):
             at = now if item.time is None else min(item.time + self.ahead, now)
-            return self._take((TimedRows(item, (at,)),))
+            return self._take((TimedRows(item, (at,), chunk),))
         if item.times is None:
             return self._take((TimedRows(item, [now] * len(item)),))
         self._rows.put(item, [min(at + self.ahead, now) for at in item.times], None)
@@ -226,7 +228,11 @@ class Monitor:
                 transitions += self.advance(first)
                 calm = min(until, self.timer()) if first >= self.clock else -math.inf
                 for found in self._rows.next(until, calm, self.runs.only_advance):
-                    transitions += self._take(found)
+                    (item, (when, *_), chunk), *_ = found
+                    if isinstance(item, SampleBlock):
+                        transitions += self._take(found)
+                    else:
+                        transitions += self._observe(item, when, chunk)
         except Exception:  # a bug of ours: what is left would raise at each later call
             self._rows.clear()
             raise

@@ -79,8 +79,8 @@ class RowsInOrder:
 
         The rows of blocks before `calm_until`, and before any other record, go together if
         `only_advance` is true of those of each run, which come by their ends. Otherwise it is the
-        next rows before `until`, each alone, as many as there are files. What was yielded counts as
-        judged when the next is asked for.
+        next rows before `until`, each alone, as many as there are files. Rows that go together
+        count as judged once they are yielded, a row alone when the next is asked for.
         """
         together = self._together(calm_until)
         if together and all(map(only_advance, together)):
@@ -97,8 +97,7 @@ class RowsInOrder:
             path, track = tracks[index]
             item, _, chunk = track.items[0]
             record = item.sample(track.at) if isinstance(item, SampleBlock) else item
-            at = when if record.time is None else min(record.time, when)
-            yield (TimedRows(record, (at,), chunk),)
+            yield (TimedRows(record, (when,), chunk),)
             self._take(path, 1)
 
     def _together(self, until: float) -> Sequence[Sequence[TimedRows]]:

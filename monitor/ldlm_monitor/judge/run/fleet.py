@@ -51,7 +51,7 @@ class Fleet:
         if run is None:
             run = TrainingRun(record.run, at, self._stall, record.position)
             run.read_to(self._read_to.get(record.run, math.inf))
-            run.life.ends_at = self.ends.get(record.run, math.inf)
+            run.end_at(self.ends.get(record.run, math.inf))
             self._runs[record.run] = run
         return run
 
@@ -80,7 +80,7 @@ class Fleet:
         """Change the stall settings of all runs, present and future."""
         self._stall = stall
         for run in self:
-            run.life.pace.settings = stall
+            run.set_stall(stall)
             self.touch(run)
 
     def hold(self, read_to: Mapping[str, float], judged: float) -> bool:
@@ -103,6 +103,17 @@ class Fleet:
             if not run.life.ended:
                 run.shift(seconds)
                 self.touch(run)
+
+    def set_ends(self, ends: Mapping[str, float]) -> None:
+        """Count the silence of these runs up to a time (Unix seconds) alone, until the next call.
+
+        Unlike `hold`, what was read before counts as of its time, and paces are learned.
+        """
+        for name in {**self.ends, **ends}:
+            if (run := self._runs.get(name)) is not None:
+                run.end_at(ends.get(name, math.inf))
+                self._schedule(run)
+        self.ends = ends
 
     def leave_out_before(self, record: Record, seconds: float) -> None:
         """Leave out `seconds` of silence before the first record of a run's next launch."""
@@ -170,7 +181,7 @@ class Fleet:
     def look(self, name: str, at: float) -> None:
         """Run the timers of one run at `at`, beyond the clock: its host was looked at then."""
         run = self._runs[name]
-        run.life.ends_at = math.inf  # it has a process, which writes on
+        run.end_at(math.inf)  # it has a process, which writes on
         run.tick(at)
         self.touch(run)
 

@@ -84,7 +84,9 @@ class Lifecycle:
         times = []
         if self.ending.assumed is not None:
             times.append(self.ending.assumed.confirm_at)
-        if self.can_stall and not self._late:
+        # Words of an end may come when it was late already.
+        waits = not self._late or (self.goal.is_reached and self.ending.assumed is None)
+        if self.can_stall and waits:
             limit = self.stall_limit
             stalls_at = self.last_progress_at + (LATE * limit if self._stalled else limit)
             times += [stalls_at] if stalls_at < self.ends_at else []
@@ -141,6 +143,7 @@ class Lifecycle:
             before = rows.steps[-2] if len(rows.steps) > 1 else rows.previous
             if self.attempts.begins_at(sample, before, over=self._is_over):
                 self._move("launch", at)
+                self.goal.note(sample)
             self._step(sample.step, rows.key, sample.position, at)
             if sample.step == self._highest_step:
                 self.goal.observe(sample.step, sample.values, self._stride)
@@ -287,6 +290,11 @@ class Lifecycle:
         """See `Fleet.continue_file`."""
         self.steps.continue_file(before, path)
         self.ending.continue_file(before, path)
+
+    def set_stall(self, settings: Stall) -> None:
+        """Judge the silence so far, too, by other limits."""
+        self.pace.settings = settings
+        self._stalled = self._late = False
 
     def shift(self, seconds: float) -> None:
         """Leave `seconds`, by which the clock jumped, out of the time since the last step."""

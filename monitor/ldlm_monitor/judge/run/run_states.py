@@ -1,6 +1,7 @@
 """The states of a run, what moves it from one to another, and what it then forgets: a table.
 
-`Lifecycle` moves a run by it, and nothing else does; docs/decisions.md shows it.
+`Lifecycle` moves a run by it; only the row `silence` it judges anew whenever a limit or time may have
+changed. docs/decisions.md shows the table.
 """
 
 from dataclasses import dataclass
@@ -33,9 +34,9 @@ TRAINS: Final = PHASES - ENDED_STATES
 class Move:
     """What moves a run (`by`), from which states, and to which (None: it stays).
 
-    From a state that is not in `leaves`, nothing moves and nothing is forgotten; so it is while
-    the run keeps `unless`. A stalled run stays in the phase in which it stalled, and leaves it as
-    from there.
+    From a state that is not in `leaves`, nothing moves and nothing is forgotten. Nor does it while
+    the run has what `unless` names. A stalled run is still in the phase in which it stalled, and
+    moves from that phase.
     """
 
     by: str

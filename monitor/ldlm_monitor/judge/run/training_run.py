@@ -45,7 +45,7 @@ class TrainingRun:
         self.replicas = Replicas()
         self._events = EventCounts(name)
         self.files: dict[str, None] = {}  # the paths, as keys, in order of their first record
-        self.progress_line: str | None = None  # the text at `life.progress_position`, if stored
+        self.progress_line: tuple[Position, str] | None = None  # the last stored of a step
         self.logged = LoggedSettings()
         self._remark: Position | None = None
         self.ranks: set[int] = set()
@@ -102,6 +102,11 @@ class TrainingRun:
         self._points = None if changed else self._points
         return changed
 
+    def set_stall(self, stall: Stall) -> None:
+        """Use other limits of stalls from now on."""
+        self.life.set_stall(stall)
+        self._points = None
+
     def shift(self, seconds: float) -> None:
         """Leave a clock's jump of `seconds` out of the time since the last step and the pace."""
         self.progress.shift(seconds)
@@ -147,6 +152,11 @@ class TrainingRun:
         self.life.read_to = at
         self._points = None
 
+    def end_at(self, at: float) -> None:
+        """Note when the run's files end (Unix seconds); infinite: they are followed."""
+        self.life.ends_at = at
+        self._points = None
+
     def points(self, at: float) -> list[Point]:
         """The exported series at `at` (Unix seconds).
 
@@ -167,8 +177,8 @@ class TrainingRun:
         others. The label `severity` is ignored, since rules set their own.
         """
         if is_read(reads, "ldlm_train_last_progress_timestamp_seconds", self.labels):
-            life = self.life
-            return SourceLine(life.progress_position, life.progress_step, self.progress_line)
+            at, (stored, text) = self.life.progress_position, self.progress_line or (None, None)
+            return SourceLine(at, self.life.progress_step, text if stored == at else None)
         event = self.life.end_evidence
         if event is not None and reads("ldlm_run_state", self._state_labels[self.life.state]):
             return SourceLine(event.position, self.life.progress_step, event.message)

@@ -32,6 +32,9 @@ makes the history last longer."""
 JOIN_BYTES = 8 * 1024 * 1024
 """New files of a running daemon are judged together, by whole runs, up to about so many bytes. A
 choice: with more, there are fewer histories to play; with less, the first ends sooner."""
+JOIN_SECONDS = 2.0
+"""Seconds after a history until its runs' silence counts: by then each file was asked for what was
+written meanwhile. A choice: twice the time between two polls of all files."""
 JOIN_FILES = 32  # likewise; a choice: finding out when their lines were written takes 50 ms at once
 
 log = logging.getLogger(__name__)
@@ -77,6 +80,11 @@ class Backfill:
     _runs: set[str] = field(default_factory=set, init=False)
     _held: list[tuple[Transition, bool]] = field(default_factory=list, init=False)
     _found_at: dict[Path, float] = field(default_factory=dict, init=False)
+    _live: list[Transition] = field(default_factory=list, init=False)
+    _read: set[str] = field(default_factory=set, init=False)
+    _joins: bool = field(default=False, init=False)
+    _joined: bool = field(default=False, init=False)
+    _released_at: float = field(default=math.inf, init=False)
 
     @property
     def is_busy(self) -> bool:
@@ -106,6 +114,21 @@ class Backfill:
         """Keep back transitions of runs that are `is_partial`; return the others."""
         self._held += [(each, False) for each in transitions if self.is_partial(each.labels)]
         return [each for each in transitions if not self.is_partial(each.labels)]
+
+    def release(self, now: float) -> None:
+        """At `now` (Unix seconds), count the silence of runs that joined some time ago, too."""
+        if self._playing is not None or self.follower.has_backlog:
+            return
+        if self._joined:
+            self._joined, self._released_at = False, now + JOIN_SECONDS
+        elif now >= self._released_at:
+            self._released_at = math.inf
+            self.monitor.runs.set_ends({})
+
+    def take_live(self) -> list[Transition]:
+        """Transitions, since the last call, of runs that were live while others joined."""
+        taken, self._live = self._live, []
+        return taken
 
     def take_contents(self) -> list[Arrival]:
         """The ranges judged or skipped since the last call, to be committed with the state."""
@@ -169,6 +192,7 @@ class Backfill:
         for path in self._waiting:
             self._found_at.setdefault(path, now)
         if self._playing is None and (self._waiting or restart is not None):
+            self._joins = not everything
             self._playing = self._play(self._take(everything=everything), now, restart)
         return self._playing is not None
 
@@ -217,6 +241,9 @@ class Backfill:
             log.info("%s", notice)
         # Kept back for new runs only: alerts of other runs may be due to their live records.
         self._runs = {file.run for file in history.files if not self.monitor.runs.get(file.run)}
+        self._read = {file.run for file in history.files}
+        if self._joins:
+            self.monitor.runs.set_ends(dict.fromkeys(self._runs, -math.inf))
         passed = self._held = []
         yield from self._judge(history, now, restart, passed)
         kept = restart.positions() if restart else {}
@@ -228,11 +255,14 @@ class Backfill:
         # Multi-line blocks are complete `BLOCK_SECONDS` after the last byte: first to that time.
         for at in (min(history.end + BLOCK_SECONDS, now), now):
             while self.monitor.clock < (due := self.monitor.due() or at) < at:
-                passed += [(each, restart is not None) for each in self.monitor.tick(due)]
+                self._note(self.monitor.tick(due), passed, news=restart is not None)
                 yield
-            passed += [(each, restart is not None) for each in self.monitor.tick(at)]
+            self._note(self.monitor.tick(at), passed, news=restart is not None)
         if restart is not None:
             passed += restart.compare(self.monitor, passed)
+        if self._joins:  # what they wrote meanwhile is read by the turns that follow
+            self._joined = True
+            self.monitor.runs.set_ends(dict.fromkeys(self._runs, now))
         self._runs, self._held, self.ahead = set(), [], False
         for path in paths:
             self._found_at.pop(path, None)
@@ -255,7 +285,7 @@ class Backfill:
                 found = observed.pop(0)
                 transitions = self.monitor.observe((found.record,), found.at)
                 news = restart is not None and found.order > restart.state.judged
-                passed.extend((each, news) for each in transitions)
+                self._note(transitions, passed, news=news)
 
         for when, order, chunk, file in history.in_order():
             read += len(chunk.data)
@@ -268,12 +298,22 @@ class Backfill:
                 rest, news, counted = self._not_played(chunk), self._is_late(file, floor), True
             if rest is not None:
                 since = history.since(at := min(when, now), chunk, file)
-                passed += [(each, news) for each in self.feed(rest, at, counted, since)]
+                self._note(self.feed(rest, at, counted, since), passed, news=news)
             if chunk.peek and math.isinf(order):
                 self._contents.append(arrival_of(chunk, when))
             yield
         observe_until(math.inf, math.inf)
         self.reading, self._left = None, 0
+
+    def _note(
+        self, transitions: list[Transition], passed: list[tuple[Transition, bool]], *, news: bool
+    ) -> None:
+        """Add transitions to `passed`, but those of live runs without a file in this history."""
+        for each in transitions:
+            if self._joins and each.labels.get("run") not in self._read:
+                self._live.append(each)
+            else:
+                passed.append((each, news))
 
     def _keep(self, file: HistoryFile, kept: dict[str, list[FilePosition]]) -> None:
         """Note the ranges of a file that have no arrival time, for the next restart."""

@@ -3,22 +3,27 @@
 import math
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import get_args
 
 from ldlm_monitor.base.chunk import Chunk, uncompressed
 from ldlm_monitor.base.records import Event
 from ldlm_monitor.base.snapshot import ReasonView, RunView
 from ldlm_monitor.judge.core.monitor import Monitor
+from ldlm_monitor.judge.run.stall import Phase, Stall
 from ldlm_monitor.logs.history.file_head import name_by_content
 from ldlm_monitor.logs.parse import Parser, framing_of, is_rows
 from ldlm_monitor.logs.parse.run_names import RunNames
 from ldlm_monitor.logs.source.file_system import Disk
 from ldlm_promrules.alerting import RuleSet
+from ldlm_promrules.promql import Expression
 
 TAIL_BYTES = 8 * 1024
 """Bytes at a file's end that are looked at. A choice: some 50 lines, and a screen of bars."""
 MOST_SECONDS = 2.0
 """Seconds after which the files written longest ago are left out: so soon the screen shows runs."""
+_NEVER = Stall(limit_seconds=dict.fromkeys(get_args(Phase), 1e9))  # no silence is a stall
 _HEAD_BYTES = 64  # by which a file of binary frames is recognised
 _FAILS = ("error", "critical")  # severities of events that are shown as a reason
 
@@ -30,31 +35,34 @@ class NewestLines:
     """
 
     def __init__(self, formats: Sequence[Path], names: RunNames, disk: Disk) -> None:
-        self._monitor = Monitor(rules=RuleSet(()), parser=Parser(formats), names=names)
+        none: RuleSet[Expression] = RuleSet(())
+        self._monitor = Monitor(rules=none, parser=Parser(formats), names=names, stall=_NEVER)
         self._names = names
         self._disk = disk
 
     def read(self, paths: Iterable[Path]) -> tuple[RunView, ...]:
-        """Look at these files, those written last first, for at most `MOST_SECONDS`."""
+        """Look at these files for at most `MOST_SECONDS`: at the runs that were written last first.
+
+        Of one run, the newest file comes last, so that its lines are those that are shown.
+        """
         until = time.monotonic() + MOST_SECONDS
-        for written, path in sorted(self._written(paths), reverse=True):
-            if time.monotonic() >= until:
-                break
-            try:
-                chunk = self._end(path)
-            except OSError:  # reading the whole file reports it
-                continue
-            if chunk is not None:
-                self._monitor.feed(chunk, written, counted=False)
+        by_run: dict[str, list[tuple[float, Path]]] = {}
+        for path in paths:
+            with suppress(OSError):  # reading the whole file reports it
+                written = self._disk.stat(path).st_mtime
+                by_run.setdefault(self._names.origin(str(path)).run, []).append((written, path))
+        for files in sorted(by_run.values(), key=max, reverse=True):
+            for written, path in sorted(files):
+                if time.monotonic() >= until:
+                    break
+                with suppress(OSError):
+                    self._look_at(path, written)
         found = self._monitor.snapshot()
         return tuple(_unjudged(run, found.events) for run in found.runs)
 
-    def _written(self, paths: Iterable[Path]) -> Iterable[tuple[float, Path]]:
-        for path in paths:
-            try:
-                yield self._disk.stat(path).st_mtime, path
-            except OSError:
-                continue
+    def _look_at(self, path: Path, written: float) -> None:
+        if (chunk := self._end(path)) is not None:
+            self._monitor.feed(chunk, written, counted=False)
 
     def _end(self, path: Path) -> Chunk | None:
         """The whole records in a file's last bytes; None for files that are not plain lines."""
@@ -70,6 +78,9 @@ class NewestLines:
             ends = [at for at in (data.find(b"\n"), data.find(b"\r")) if at >= 0]
             cut = min(ends, default=len(data)) + 1
             start, data = start + cut, data[cut:]
+        whole, end, rest = data.rpartition(b"\n")
+        if b"\r" not in rest:  # a line that is still written; a bar is never ended
+            data = whole + end
         if not data:
             return None
         return Chunk(str(path), (0, 0, 0), start, 1, data, final=True, timed=False)
@@ -88,5 +99,6 @@ def _unjudged(run: RunView, events: Sequence[Event]) -> RunView:
         ReasonView(kind="finding", severity=severity, text=text, since=since)
         for severity, text, since in said
     )
-    unknown = {"stall_limit_seconds": None, "goodput": None, "decision": None, "verdict": None}
-    return run.model_copy(update={"health": "READING", "reasons": reasons, **unknown})
+    unknown = dict.fromkeys(("stall_limit_seconds", "goodput", "decision", "verdict"))
+    shown = {"health": "READING", "reasons": reasons, "judged_to": 0.0}
+    return run.model_copy(update=shown | unknown)

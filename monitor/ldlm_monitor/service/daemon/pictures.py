@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from ldlm_monitor.base.snapshot import InputView, RunView, Snapshot
 from ldlm_monitor.judge.core.monitor import Monitor
@@ -23,6 +23,7 @@ class Pictures:
     def __init__(self, monitor: Monitor) -> None:
         self._monitor = monitor
         self.newest: Mapping[str, RunView] = {}
+        self._partial: set[str] = set()
         self.snapshot: Snapshot = monitor.snapshot()
         self.preview = self.snapshot
         self.due = self._inputs_due = self._preview_due = -math.inf
@@ -37,13 +38,15 @@ class Pictures:
             self.snapshot.inputs,
         )
 
-    def take(self, now: float, *, at_once: bool, partial: Container[str] = ()) -> bool:
+    def take(self, now: float, *, at_once: bool, partial: Collection[str] = ()) -> bool:
         """Take a new snapshot if anything changed; uses at most a twentieth of the time.
 
         `partial`: the runs whose history is still being read.
         """
-        if not self.is_old or not (at_once or now >= self.due):
+        is_old = self.is_old or {*partial} != self._partial
+        if not is_old or not (at_once or now >= self.due):
             return False
+        self._partial = {*partial}
         started = time.perf_counter()
         found, self.newest = self._monitor.snapshot(), {}
         runs = tuple(_unjudged(run) if run.name in partial else run for run in found.runs)
@@ -59,8 +62,8 @@ class Pictures:
         found, read_to = self._monitor.snapshot(), max(self._monitor.clock, 0.0)
         runs = {run.name: _unjudged(run) for run in found.runs}
         for name, newest in self.newest.items():
-            read = {"judged_to": read_to, "statistics": newest.statistics}
-            runs[name] = newest if name not in runs else newest.model_copy(update=read)
+            read = {"judged_to": read_to} if name in runs else {}
+            runs[name] = newest.model_copy(update=read)
         unjudged = {"alerts": (), "incidents": (), "transitions": (), "points": ()}
         self.preview = found.model_copy(update={**unjudged, "runs": tuple(runs.values())})
         self._preview_due = now + max(SNAPSHOT_SECONDS, 20 * (time.monotonic() - now))

@@ -151,6 +151,8 @@ class Pump:
             part = self._rota.turn(self.inputs.followed) if everything else set()
             transitions += self._read(part if part is None else part.union(dirty), now)
         self._note_edge(now, everything=everything)
+        self._backfill.release(now)
+        transitions += self._backfill.take_live()
         transitions = self._backfill.hold(transitions + self.monitor.tick(now))
         wall = now - self.monitor.ahead  # the wall clock, by which senders work
         self.dispatcher.dispatch(transitions, wall)

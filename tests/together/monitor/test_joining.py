@@ -1,0 +1,93 @@
+"""A log that joins a running monitor: its reading makes no silence, and delays no other run."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ldlm_monitor.service.config import Settings
+from tests.together.watching import NOW, Watching, append
+
+LIVE, JOINED = "train_20260129_101500_node0.log", "train_20260120_101500_node0.log"
+
+
+def step(number: int) -> str:
+    return f"step {number} loss {2.5 + number % 7 / 100} lr 1e-4\n"
+
+
+def stamped(first: float, count: int) -> str:
+    """Steps with their own times, one a second from `first` (seconds from the day's begin)."""
+    lines = []
+    for number in range(count):
+        at = int(first) + number
+        clock = f"{at // 3600:02d}:{at // 60 % 60:02d}:{at % 60:02d}"
+        lines.append(f"2026-01-29 {clock} {step(number)}")
+    return "".join(lines)
+
+
+class Folder:
+    """A monitor of a folder with a live run, which takes a step a second."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder
+        self.watching = Watching()
+        self.watching.start(
+            Settings(files=(str(folder / "*.log"),), companions=False), folder / ".state"
+        )
+        self.now, self.number = NOW, 0
+        self.watching.pump.turn(None, self.now)
+
+    def live(self, seconds: int) -> None:
+        for _ in range(seconds):
+            append(self.path / LIVE, step(self.number), self.now)
+            self.wait(1.0)
+            self.number += 1
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+        self.watching.pump.turn(None, self.now)
+
+    def sent(self) -> list[str]:
+        return [each for each in self.watching.reported() if "Watchdog" not in each]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Folder]:
+    monkeypatch.setenv("TZ", "UTC")
+    # Each turn reads a piece of the history, as of a large file.
+    monkeypatch.setattr("ldlm_monitor.service.daemon.backfill.SLICE_SECONDS", 0.0)
+    found = Folder(tmp_path)
+    yield found
+    found.watching.close()
+
+
+def test_a_healthy_run_with_a_long_history_is_not_stalled_while_it_is_read(folder: Folder) -> None:
+    folder.live(5)
+    day = 10 * 3600 + 15 * 60 + 5  # now, in the log's own clock
+    append(folder.path / JOINED, stamped(day - 3000, 3000), folder.now)
+    folder.live(100)
+    joined = next(run for run in folder.watching.pump.snapshot.runs if run.name in JOINED)
+    assert (joined.health, joined.state) == ("READING", "running")
+    assert folder.sent() == []
+
+
+def test_it_is_stalled_if_it_stays_silent_once_it_is_followed(folder: Folder) -> None:
+    folder.live(5)
+    append(folder.path / JOINED, stamped(10 * 3600 + 15 * 60 - 95, 100), folder.now)
+    folder.live(200)
+    assert "TrainingStalled firing" in folder.sent()
+
+
+def test_the_stall_of_a_live_run_is_sent_though_an_old_log_joins_in_that_turn(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ldlm_monitor.service.daemon.backfill.SLICE_SECONDS", 10.0)
+    folder.live(100)
+    (run,) = folder.watching.pump.snapshot.runs
+    while folder.now + 0.5 < (run.last_progress_at or 0) + (run.stall_limit_seconds or 0):
+        folder.wait(0.5)
+    assert folder.sent() == []
+    append(folder.path / JOINED, stamped(3600, 60).replace("01-29", "01-20"), NOW - 9 * 86400)
+    for _ in range(6):
+        folder.wait(1.0)
+    assert "TrainingStalled firing" in folder.sent()
