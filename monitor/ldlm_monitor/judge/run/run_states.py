@@ -1,7 +1,7 @@
 """The states of a run, what moves it from one to another, and what it then forgets: a table.
 
-`Lifecycle` moves a run by it; only the row `silence` it judges anew whenever a limit or time may have
-changed. docs/decisions.md shows the table.
+`Lifecycle` moves a run by it. The row `silence` alone it judges anew whenever time has passed or a
+limit has changed. docs/decisions.md shows the table.
 """
 
 from dataclasses import dataclass
