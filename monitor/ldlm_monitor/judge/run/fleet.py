@@ -163,7 +163,8 @@ class Fleet:
         """
         for run in self:
             # The host is asked before the limit, so also while bytes may wait.
-            due = run.life.due() if run.name in self._read_to else self._dues.get(run.name)
+            waits = run.name in self._read_to or run.name in self.ends
+            due = run.life.stalls_at if waits else self._dues.get(run.name)
             ended = run.life.ended_at
             near = due is not None and due <= until and run.life.can_stall
             late = near or run.life.state == "stalled"

@@ -84,13 +84,20 @@ class Lifecycle:
         times = []
         if self.ending.assumed is not None:
             times.append(self.ending.assumed.confirm_at)
+        stalls_at = self.stalls_at
+        if stalls_at is not None and stalls_at < self.ends_at:
+            times.append(stalls_at)
+        return min(times, default=None)
+
+    @property
+    def stalls_at(self) -> float | None:
+        """When it stalls, or is late, if no record arrives (Unix seconds); None if it does not."""
         # Words of an end may come when it was late already.
         waits = not self._late or (self.goal.is_reached and self.ending.assumed is None)
-        if self.can_stall and waits:
-            limit = self.stall_limit
-            stalls_at = self.last_progress_at + (LATE * limit if self._stalled else limit)
-            times += [stalls_at] if stalls_at < self.ends_at else []
-        return min(times, default=None)
+        if not (self.can_stall and waits):
+            return None
+        limit = self.stall_limit
+        return self.last_progress_at + (LATE * limit if self._stalled else limit)
 
     def silent_since(self, at: float) -> float:
         """The time of the last step, as if each moment up to `at` that was not read had a step."""
