@@ -97,5 +97,38 @@ def test_only_the_first_row_of_a_block_without_times_falls() -> None:
     steps.last["a.jsonl", 0] = 100
     block = replace(block_of([1] * 20, [1.0] * 20, PATHS[0]), times=None)
     rows = steps.rows(block, [NOW] * len(block), timed=False)
-    assert [each.falls for each in rows.ends()] == [True, False]
+    rest = rows.rest()
+    assert rest is not None
+    assert [each.falls for each in (rows.first(), rest, rows.last_alone())] == [True, False, False]
     assert [each.previous for each in rows.singly()] == [100, *block.steps[:-1]]
+
+
+def untimed(steps: range, **values: float) -> SampleBlock:
+    columns = {"loss": [2.5] * len(steps)} | {
+        name: [value] * len(steps) for name, value in values.items()
+    }
+    block = block_of([1] * (len(steps) - 1), [0.0] * len(steps), PATHS[0], first=steps[0])
+    epochs = [float(step // 100) for step in steps] if "total_epochs" in values else None
+    return replace(block, rank=None, times=None, epochs=epochs, values=columns)
+
+
+def read_in(size: int, steps: int, **values: float) -> TrainingRun:
+    """A run whose rows have no times, read `size` at a time, one step a second; then silence."""
+    run = TrainingRun("r", NOW, Stall(), Position("", 1, 0))
+    for first in range(0, steps, size):
+        block = untimed(range(first, min(first + size, steps)), **values)
+        at = NOW + first + len(block)
+        run.observe([TimedRows(block, [at] * len(block))], at)
+    run.tick(NOW + steps + 4000)
+    return run
+
+
+def test_a_run_that_hangs_near_its_end_has_not_finished_however_many_rows_come_at_once() -> None:
+    for size in (10, 480):
+        assert read_in(size, 9600, total_steps=10_000).life.state == "stalled"
+
+
+def test_an_epoch_counts_all_its_rows_however_many_come_at_once() -> None:
+    for size in (1, 5, 20):
+        assert read_in(size, 960, total_epochs=10).life.state == "stalled"
+        assert read_in(size, 1000, total_epochs=10).life.state == "finished"

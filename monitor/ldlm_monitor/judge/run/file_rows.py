@@ -1,7 +1,7 @@
 """Rows of one file and rank, as a run's owners of steps get them: a sample is a block of one."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import lru_cache
 
@@ -110,9 +110,22 @@ class FileRows:
         """The same rows, each alone."""
         return map(self._alone, range(len(self)))
 
-    def ends(self) -> Sequence["FileRows"]:
-        """The first and the last row, each alone; a row alone is both."""
-        return [self] if len(self) == 1 else [self._alone(0), self._alone(len(self) - 1)]
+    def first(self) -> "FileRows":
+        """The first row, alone."""
+        return self if len(self) == 1 else self._alone(0)
+
+    def last_alone(self) -> "FileRows":
+        """The last row, alone."""
+        return self if len(self) == 1 else self._alone(len(self) - 1)
+
+    def rest(self) -> "FileRows | None":
+        """The rows behind the first; None if there are none."""
+        if self.block is None or len(self) == 1:
+            return None
+        block = self.block.part(1, len(self))
+        return replace(
+            self, steps=block.steps, times=self.times[1:], previous=self.steps[0], block=block
+        )
 
     def _alone(self, place: int) -> "FileRows":
         previous = self.steps[place - 1] if place else self.previous

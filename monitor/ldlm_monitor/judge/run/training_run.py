@@ -1,7 +1,7 @@
 """One run as a whole: its numbers, events and states, and the series that it exports."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ldlm_monitor.base.goodput import Goodput
@@ -247,20 +247,31 @@ class TrainingRun:
     def _observe_rows(self, found: Sequence[FileRows], judged: float) -> str | None:
         """Give rows to all owners of steps and values."""
         stalled = self.life.state == "stalled"
-        # Of rows without times, only the first and the last show how fast the steps are.
-        alone = found[0].own_times() is None
-        for each in ([end] for end in found[0].ends()) if alone else (found,):
+        for each in self._parts(found):
             for rows in each:
                 if rows.falls:
                     self.values.nonfinite.resume(rows.steps[0])
-                self.steps.observe(rows, stalled=stalled)
-                self.progress.observe(rows)
+                # Rows without times came at once: their last one shows how fast the steps are.
+                moment = rows if rows.own_times() is not None else rows.last_alone()
+                self.steps.observe(moment, stalled=stalled)
+                self.progress.observe(moment)
             if self.life.observe(each):
                 self._begins_anew = True
                 self.values.take_fresh()  # of the training before
         if alarming := self.values.observe(found, judged):
             return f"nonfinite {found[0].last.rank} {' '.join(alarming)}"
         return "recovered" if stalled and self.life.state != "stalled" else None
+
+    def _parts(self, found: Sequence[FileRows]) -> Iterator[Sequence[FileRows]]:
+        """The rows as the lifecycle takes them: those without times as the first, and the rest."""
+        if found[0].own_times() is not None or len(found[0]) == 1:
+            yield found
+            return
+        yield [found[0].first()]
+        rest = found[0].rest()
+        if rest is not None and rest.block is not None:
+            whole = self.life.only_advances([TimedRows(rest.block, rest.times)])
+            yield [rest if whole else rest.last_alone()]
 
     def _observe_event(self, event: Event, at: float, judged: float) -> str | None:
         self._note(event.position.path, event.rank)
