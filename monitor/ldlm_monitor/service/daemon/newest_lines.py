@@ -20,10 +20,14 @@ from ldlm_promrules.alerting import RuleSet
 from ldlm_promrules.promql import Expression
 
 TAIL_BYTES = 8 * 1024
-"""Bytes at a file's end that are looked at. A choice: some 50 lines, and a screen of bars."""
+"""Bytes at a file's end that are looked at. A choice: some 50 lines, which hold a traceback."""
+LEAST_BYTES, ALL_BYTES = 1024, 1024 * 1024
+"""Of so many files that all their ends are more, each has less: a line costs a fifth of a
+millisecond, and a thousand files are to be shown within `MOST_SECONDS`."""
 MOST_SECONDS = 2.0
 """Seconds after which the files written longest ago are left out: so soon the screen shows runs."""
 _NEVER = Stall(limit_seconds=dict.fromkeys(get_args(Phase), 1e9))  # no silence is a stall
+_REPAINTS = 3  # of a bar, of which only the last is shown; the last may be empty
 _HEAD_BYTES = 64  # by which a file of binary frames is recognised
 _FAILS = ("error", "critical")  # severities of events that are shown as a reason
 
@@ -46,6 +50,8 @@ class NewestLines:
         Of one run, the newest file comes last, so that its lines are those that are shown.
         """
         until = time.monotonic() + MOST_SECONDS
+        paths = [*paths]
+        size = min(max(ALL_BYTES // max(len(paths), 1), LEAST_BYTES), TAIL_BYTES)
         by_run: dict[str, list[tuple[float, Path]]] = {}
         for path in paths:
             with suppress(OSError):  # reading the whole file reports it
@@ -56,24 +62,27 @@ class NewestLines:
                 if time.monotonic() >= until:
                     break
                 with suppress(OSError):
-                    self._look_at(path, written)
+                    self._look_at(path, written, size)
         found = self._monitor.snapshot()
         return tuple(_unjudged(run, found.events) for run in found.runs)
 
-    def _look_at(self, path: Path, written: float) -> None:
-        if (chunk := self._end(path)) is not None:
+    def _look_at(self, path: Path, written: float, size: int) -> None:
+        if (chunk := self._end(path, size)) is not None:
             self._monitor.feed(chunk, written, counted=False)
 
-    def _end(self, path: Path) -> Chunk | None:
-        """The whole records in a file's last bytes; None for files that are not plain lines."""
+    def _end(self, path: Path, size: int) -> Chunk | None:
+        """The whole records in a file's last `size` bytes, of repaints the last ones.
+
+        None for files that are not plain lines.
+        """
         if uncompressed(str(path)) != str(path):
             return None
         if is_rows(str(path)):
             name_by_content(path, self._names, self._disk)
         elif framing_of(self._disk.part(path, 0, _HEAD_BYTES)) is not None:
             return None
-        start = max(self._disk.stat(path).st_size - TAIL_BYTES, 0)
-        data = self._disk.part(path, start, TAIL_BYTES)
+        start = max(self._disk.stat(path).st_size - size, 0)
+        data = self._disk.part(path, start, size)
         if start:  # a record that begins before is no whole one
             ends = [at for at in (data.find(b"\n"), data.find(b"\r")) if at >= 0]
             cut = min(ends, default=len(data)) + 1
@@ -81,6 +90,9 @@ class NewestLines:
         whole, end, rest = data.rpartition(b"\n")
         if b"\r" not in rest:  # a line that is still written; a bar is never ended
             data = whole + end
+        elif rest.count(b"\r") > _REPAINTS:
+            shown = b"\r".join(rest.rsplit(b"\r", _REPAINTS)[1:])
+            start, data = start + len(data) - len(shown), shown
         if not data:
             return None
         return Chunk(str(path), (0, 0, 0), start, 1, data, final=True, timed=False)
