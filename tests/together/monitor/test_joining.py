@@ -1,5 +1,6 @@
 """A log that joins a running monitor: its reading makes no silence, and delays no other run."""
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -91,3 +92,21 @@ def test_the_stall_of_a_live_run_is_sent_though_an_old_log_joins_in_that_turn(
     for _ in range(6):
         folder.wait(1.0)
     assert "TrainingStalled firing" in folder.sent()
+
+
+def test_a_run_that_joined_waits_for_its_new_bytes_while_the_next_is_read(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ldlm_monitor.service.daemon.backfill.SLICE_SECONDS", 10.0)
+    second, runs = JOINED.replace("0120", "0121"), folder.watching.pump.monitor.runs
+    append(folder.path / JOINED, stamped(36_000, 20), folder.now)
+    folder.wait(0.5)
+    joined_at = folder.now
+    monkeypatch.setattr("ldlm_monitor.service.daemon.backfill.SLICE_SECONDS", 0.0)
+    append(folder.path / second, stamped(36_000, 3000), folder.now)
+    folder.wait(1.0)
+    folder.wait(0.5)
+    held = {JOINED: joined_at, second: -math.inf}
+    assert runs.ends == {name.removesuffix("_node0.log"): at for name, at in held.items()}
+    folder.live(3)
+    assert [*runs.ends.values()] == [-math.inf]

@@ -255,17 +255,14 @@ class Monitor:
         return transitions
 
     def _judge(self, run: TrainingRun, found: Sequence[TimedRows], at: float) -> list[Transition]:
-        event = found[0].item
-        if not isinstance(event, Event):
-            return self._judge_at_once(
-                run, run.observe(found, max(at, self.clock), timed=self._timed)
-            )
-        if "checksums" in meaning_of(event).words:
-            differs = run.replicas.observe(event, run.logged.world_size)
+        item = found[0].item
+        if isinstance(item, Event) and "checksums" in meaning_of(item).words:
+            differs = run.replicas.observe(item, run.logged.world_size)
             return [] if differs is None else self._judge(run, (TimedRows(differs, (at,)),), at)
         urgent = run.observe(found, max(at, self.clock), timed=self._timed)
-        self._events.extend((event,))
-        self._incidents.take(event, self.clock)
+        if isinstance(item, Event):
+            self._events.extend((item,))
+            self._incidents.take(item, self.clock)
         return self._judge_at_once(run, urgent)
 
     def _judge_at_once(self, run: TrainingRun, urgent: str | None) -> list[Transition]:

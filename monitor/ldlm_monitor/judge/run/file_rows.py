@@ -96,8 +96,9 @@ class FileRows:
 
     def sample(self, place: int) -> Sample:
         """The sample of the row at a place, from 0."""
-        alone = self.block is None or place == len(self.times) - 1
-        return self.last if alone else self.block.sample(place)  # type: ignore[union-attr]
+        if self.block is None or place == len(self.times) - 1:
+            return self.last
+        return self.block.sample(place)
 
     def position(self, place: int) -> Position:
         """Where the row at a place stands."""

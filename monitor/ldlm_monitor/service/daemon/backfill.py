@@ -117,13 +117,12 @@ class Backfill:
 
     def release(self, now: float) -> None:
         """At `now` (Unix seconds), count the silence of runs that joined some time ago, too."""
-        if self._playing is not None or self.follower.has_backlog:
-            return
         if self._joined:
             self._joined, self._released_at = False, now + JOIN_SECONDS
-        elif now >= self._released_at:
+        elif now >= self._released_at and not self.follower.has_backlog:
             self._released_at = math.inf
-            self.monitor.runs.set_ends({})
+            reading = self._runs if self._joins else ()
+            self.monitor.runs.set_ends(dict.fromkeys(reading, -math.inf))
 
     def take_live(self) -> list[Transition]:
         """Transitions, since the last call, of runs that were live while others joined."""
@@ -243,7 +242,8 @@ class Backfill:
         self._runs = {file.run for file in history.files if not self.monitor.runs.get(file.run)}
         self._read = {file.run for file in history.files}
         if self._joins:
-            self.monitor.runs.set_ends(dict.fromkeys(self._runs, -math.inf))
+            ends = dict.fromkeys(self._runs, -math.inf)
+            self.monitor.runs.set_ends({**self.monitor.runs.ends, **ends})
         passed = self._held = []
         yield from self._judge(history, now, restart, passed)
         kept = restart.positions() if restart else {}
@@ -262,7 +262,8 @@ class Backfill:
             passed += restart.compare(self.monitor, passed)
         if self._joins:  # what they wrote meanwhile is read by the turns that follow
             self._joined = True
-            self.monitor.runs.set_ends(dict.fromkeys(self._runs, now))
+            ends = dict.fromkeys(self._runs, now)
+            self.monitor.runs.set_ends({**self.monitor.runs.ends, **ends})
         self._runs, self._held, self.ahead = set(), [], False
         for path in paths:
             self._found_at.pop(path, None)
