@@ -58,6 +58,20 @@ def bars(first: int, stop: int, *, every: float = 1.0, total: int | None = None)
     return happens
 
 
+def epochs(first: int, stop: int, *, of: int) -> Happening:
+    """A row for each epoch, a hundred steps and ten seconds after the one before; `of` in all."""
+
+    def happens(script: Script) -> None:
+        for epoch in range(first, stop):
+            script.wait(10.0)
+            values = {"loss": 2.5, "total_epochs": float(of)}
+            step = 100 * (epoch + 1)
+            sample = Sample(run="r", step=step, epoch=float(epoch), values=values, position=LOG)
+            script.life.observe([script.life.steps.rows(sample, (script.now,), timed=True)])
+
+    return happens
+
+
 def silence(seconds: float) -> Happening:
     """Nothing is logged for so long."""
     return lambda script: script.wait(seconds)

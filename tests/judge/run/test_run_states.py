@@ -14,6 +14,7 @@ from tests.judge.run.run_script import (
     Script,
     bars,
     end_of_input,
+    epochs,
     evaluation_bar,
     gone,
     run,
@@ -176,6 +177,6 @@ class TestDefects:
         script >> silence(1) << "running" >> silence(1000) << "stalled"
 
     def test_a_relaunch_that_only_a_falling_step_shows_counts_its_first_row(self) -> None:
-        script = run() >> says("run_started") >> bars(1, 61, total=100)
+        script = run() >> says("run_started") >> epochs(0, 6, of=10)
         script >> uncaught_exception() >> silence(11) << "crashed"
-        script >> silence(60) >> bars(1, 101, total=100) >> silence(40) << "finished"
+        script >> silence(60) >> epochs(0, 10, of=10) >> end_of_input() << "finished"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.base.chunk import Chunk
-from ldlm_monitor.base.records import Event, Position
+from ldlm_monitor.base.records import Event, Position, Sample
 from ldlm_monitor.judge.core.evaluation_schedule import AT_ONCE, WINDOW_SECONDS
 from ldlm_monitor.judge.core.monitor import Monitor
 from ldlm_monitor.judge.run.stall import Stall
@@ -516,3 +516,20 @@ def test_a_monitor_answers_for_the_time_that_its_store_reaches_back() -> None:
     (found,) = Evaluator(view).over(parse("ldlm_train_step"), times)
     assert dict(found.labels) == {"__name__": "ldlm_train_step", "run": "a"}
     assert [*zip(found.times, found.values, strict=True)]
+
+
+def test_a_stall_cites_no_line_of_another_step() -> None:
+    """A step may come without its bytes: the text of the step before is not its own."""
+    monitor, line = Monitor(), b"step 1 loss 2.5 grad_norm 1.0\n"
+    monitor.feed(Chunk("train.log", (1, 1, 0), 0, 1, line), 1000.0)
+    later = Sample(
+        run="train",
+        step=2,
+        values={"loss": 2.5},
+        position=Position("train.log", 2, len(line)),
+    )
+    found = monitor.observe([later], 1001.0) + monitor.tick(5000.0)
+    (run,) = monitor.runs
+    stalled = next(each for each in found if each.alert == "TrainingStalled")
+    assert stalled.labels["run"] == run.name
+    assert (stalled.step, stalled.line) == (2, None)

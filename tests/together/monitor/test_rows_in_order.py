@@ -68,3 +68,27 @@ def test_they_give_the_alerts_and_the_state_of_rows_that_come_one_by_one(seed: i
     assert ahead[0] == singly[0]
     assert ahead[1].runs == singly[1].runs
     assert repr(ahead[1].curves) == repr(singly[1].curves)
+
+
+def test_a_stalled_run_recovers_while_the_wall_clock_is_behind() -> None:
+    """Rows that come alone are as much ahead as those that go together."""
+    monitor, offset = Monitor(), 0
+
+    def feed(steps: range, at: float) -> None:
+        nonlocal offset
+        rows = [{"step": step, "time": at - 0.5 + step % 2 / 10, "loss": 2.5} for step in steps]
+        data = "".join(json.dumps(row) + "\n" for row in rows).encode()
+        chunk = Chunk("train.jsonl", (1, 1, 0), offset, steps[0] + 1, data)
+        offset += len(data)
+        monitor.feed(chunk, at + monitor.ahead)
+
+    for second in range(60):
+        feed(range(2 * second, 2 * second + 2), START + second)
+    monitor.tick(START + 200)
+    (run,) = monitor.runs
+    assert run.life.state == "stalled"
+    monitor.ahead = 3600.0
+    for second in range(200, 205):
+        feed(range(2 * second, 2 * second + 2), START + second)
+        monitor.tick(START + second + 0.5 + monitor.ahead)
+    assert run.life.state == "running"

@@ -87,10 +87,8 @@ class NewestLines:
             ends = [at for at in (data.find(b"\n"), data.find(b"\r")) if at >= 0]
             cut = min(ends, default=len(data)) + 1
             start, data = start + cut, data[cut:]
-        whole, end, rest = data.rpartition(b"\n")
-        if b"\r" not in rest:  # a line that is still written; a bar is never ended
-            data = whole + end
-        elif rest.count(b"\r") > _REPAINTS:
+        rest = data.rpartition(b"\n")[2]
+        if rest.count(b"\r") > _REPAINTS:
             shown = b"\r".join(rest.rsplit(b"\r", _REPAINTS)[1:])
             start, data = start + len(data) - len(shown), shown
         if not data:
