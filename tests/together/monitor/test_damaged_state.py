@@ -3,21 +3,28 @@
 import random
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from ldlm_monitor.service.notify.message import Receipt
+from ldlm_monitor.service.notify.outbox import Outbox
+from ldlm_monitor.service.notify.policy import Policy
 from ldlm_monitor.service.notify.silences import Silences
 from ldlm_monitor.service.state.database import Database
 from tests.together.monitor.test_restart import NAN, Watched
-from tests.together.watching import bars
+from tests.together.watching import NOW, SLACK, bars
 
 FILES = ("ledger.sqlite", "outbox.sqlite", "silences.sqlite")
 VARIANTS = settings().max_examples
 """Of each kind of damage and file."""
+SILENCE = (
+    b'{"matchers": [{"name": "alertname", "value": "LossSpike"}], "createdBy": "me",'
+    b' "endsAt": "2036-01-30T06:00:00Z", "comment": "known"}'
+)
 
 
 @pytest.fixture(scope="module")
@@ -31,13 +38,27 @@ def genuine(tmp_path_factory) -> Path:
     watched.pump.close()
     watched.kill()
     silences = Silences(watched.folder / "state" / "silences.sqlite")
-    silences.take_silence(
-        b'{"matchers": [{"name": "alertname", "value": "LossSpike"}], "createdBy": "me",'
-        b' "endsAt": "2036-01-30T06:00:00Z", "comment": "known"}',
-        0.0,
-    )
+    silences.take_silence(SILENCE, 0.0)
     silences.close()
     return watched.folder
+
+
+@pytest.fixture
+def killed(genuine: Path, tmp_path: Path) -> Path:
+    """The files of silences and messages as a killed daemon leaves them: partly in a WAL."""
+    state, left = tmp_path / "state", tmp_path / "left"
+    shutil.copytree(genuine / "state", state)
+    silences = Silences(state / "silences.sqlite")
+    outbox = Outbox(state / "outbox.sqlite", {SLACK: Policy()}, silences)
+    silences.take_silence(SILENCE, 0.0)
+    outbox.register("webhook")
+    left.mkdir()
+    for name in FILES[1:]:
+        for part in (name, f"{name}-wal"):
+            (left / part).write_bytes((state / part).read_bytes())
+    outbox.close()
+    silences.close()
+    return left
 
 
 @pytest.fixture
@@ -61,6 +82,25 @@ def starts(watched: Watched) -> None:
     watched.pump.close()
     watched.kill()
     silences.close()
+
+
+def sends(state: Path) -> bool:
+    """Whether the message that waits is sent; silences and messages are taken in any case."""
+    silences = Silences(state / "silences.sqlite")
+    silences.listing(NOW)
+    silences.take_silence(SILENCE, 0.0)
+    outbox = Outbox(state / "outbox.sqlite", {SLACK: Policy()}, silences)
+    outbox.register(SLACK)
+    outbox.firing_keys()
+    outbox.counts()
+    sent = 0
+    while (pending := outbox.due(SLACK, NOW + 1e6)) is not None:
+        assert sent < 10, "the same message again and again"
+        outbox.accepted(pending, NOW + 1e6, Receipt())
+        sent += 1
+    outbox.close()
+    silences.close()
+    return sent > 0
 
 
 def flipped(rng: random.Random, raw: bytes) -> bytes:
@@ -110,6 +150,47 @@ def test_any_damage_in_a_state_file_is_survived(
             starts(watched)
         except Exception as error:
             raise AssertionError(f"variant {number}") from error
+
+
+BYTES = ("outbox.sqlite", "outbox.sqlite-wal", "silences.sqlite", "silences.sqlite-wal")
+
+
+def each_byte(killed: Path, tmp_path: Path, name: str, places: Iterable[int]) -> tuple[int, int]:
+    """How many bytes of a file were damaged in turn, and after how many the message was sent."""
+    state = tmp_path / "damaged"
+    parts = {path.name: path.read_bytes() for path in killed.iterdir()}
+    tried = sent = 0
+    for place in places:
+        shutil.rmtree(state, ignore_errors=True)
+        state.mkdir()
+        for part, content in parts.items():
+            (state / part).write_bytes(content)
+        with (state / name).open("r+b") as file:
+            file.seek(place)
+            file.write(bytes([parts[name][place] ^ (1 + place * 37 % 255)]))
+        try:
+            sent += sends(state)
+        except Exception as error:
+            raise AssertionError(f"byte {place} of {name}") from error
+        tried += 1
+    return tried, sent
+
+
+@pytest.mark.parametrize("name", BYTES)
+def test_any_byte_of_messages_and_silences_may_be_another(
+    killed: Path, tmp_path: Path, name: str
+) -> None:
+    places = random.Random(name).choices(range((killed / name).stat().st_size), k=VARIANTS)
+    each_byte(killed, tmp_path, name, places)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", BYTES)
+def test_every_byte_of_messages_and_silences_may_be_another(
+    killed: Path, tmp_path: Path, name: str
+) -> None:
+    tried, sent = each_byte(killed, tmp_path, name, range((killed / name).stat().st_size))
+    print(f"{name}: {tried} bytes, the message was sent after {sent}")
 
 
 @pytest.mark.parametrize("name", FILES)
