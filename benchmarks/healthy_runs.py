@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.request
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
@@ -36,8 +37,9 @@ SLACK_SECONDS = 15.0
 """A page may come so much later than limit and reading: two evaluations of rules, and the post."""
 STOPPED_SECONDS, HANGS_AFTER = 70.0, 10.0
 """How long it is stopped, and when in this time a run hangs."""
-STARVED = 4
-"""How many limits a page may take with a share of a core: silence counts once it was read."""
+STARVED_SECONDS = 90.0
+"""How much later a page may come with a share of a core: silence counts once it was read."""
+METRIC = "ldlm_train_stall_limit_seconds"
 PATIENCE = 300.0
 PHASES = ("started", "stopped", "starved", "restarted")
 STALLED = "TrainingStalled"
@@ -117,12 +119,11 @@ def starved(process: int, percent: int) -> Iterator[str]:
     name = f"healthy-runs-{process}"
     root = Path("/sys/fs/cgroup")
     for group, limit in ((root / name, "cpu.max"), (root / "cpu" / name, "cpu.cfs_quota_us")):
-        with suppress(OSError):
-            group.mkdir()
         try:
-            period = " 100000" if limit == "cpu.max" else ""
-            (group / limit).write_text(f"{1000 * percent}{period}")
-            (group / "cgroup.procs").write_text(str(process))
+            group.mkdir()
+            for file, text in ((limit, f"{1000 * percent}"), ("cgroup.procs", f"{process}")):
+                with (group / file).open("r+") as knob:  # fails where it is no control group
+                    knob.write(text)
         except OSError:
             with suppress(OSError):
                 group.rmdir()
@@ -151,7 +152,8 @@ class Trial:
     """The phases, one after the other; `hung`: the run that hangs in each.
 
     `readings`: the seconds of each start until all was read, of those that came so far. `pages`:
-    for each phase the seconds from the last step to the post; None where none came.
+    for each phase the seconds from the last step to the post; None where none came. `limits`: the
+    stall limits of these runs (seconds).
     """
 
     args: Namespace
@@ -161,6 +163,7 @@ class Trial:
     hung: dict[str, str]
     readings: list[float] = field(default_factory=list)
     pages: dict[str, float | None] = field(default_factory=dict)
+    limits: dict[str, float] = field(default_factory=dict)
     starved_by: str = ""
 
     def run(self) -> None:
@@ -209,14 +212,23 @@ class Trial:
     def _hang(self, phase: str) -> None:
         self.writer.hung.add(self.hung[phase])
 
+    def _ask_limit(self, phase: str, daemon: bench.Daemon) -> None:
+        with urllib.request.urlopen(daemon.metrics_url, timeout=60) as answer:
+            lines = answer.read().decode().splitlines()
+        [line] = [each for each in lines if each.startswith(METRIC) and self.hung[phase] in each]
+        self.limits[phase] = float(line.rpartition(" ")[2])
+
     def _page(self, phase: str, daemon: bench.Daemon) -> None:
         """Let a run hang, if it does not yet, and wait for its post."""
+        if phase not in self.limits:
+            self._ask_limit(phase, daemon)
         self._hang(phase)
         at = self.posts.page(self.hung[phase], PATIENCE)
         self.pages[phase] = at and at - self.writer.last_step_at(self.hung[phase])
         self._rest(daemon, 0)
 
     def _stop(self, daemon: bench.Daemon) -> None:
+        self._ask_limit("stopped", daemon)
         daemon.process.send_signal(signal.SIGSTOP)
         time.sleep(HANGS_AFTER)
         self._hang("stopped")
@@ -263,14 +275,18 @@ def measure(args: Namespace, runs: int) -> bench.Row:
                 (args.keep / f"healthy_{runs}.posts").write_text(json.dumps(posts.sent, indent=1))
         alerts, others = trial.false_alerts(), trial.false_posts()
     reading = max(trial.readings)
-    late = {
-        "started": LIMIT,
-        "stopped": LIMIT + STOPPED_SECONDS - HANGS_AFTER,
-        "starved": LIMIT * STARVED,
-        "restarted": LIMIT + trial.readings[-1],
+    unread = {
+        "started": 0.0,
+        "stopped": STOPPED_SECONDS - HANGS_AFTER,
+        "starved": STARVED_SECONDS,
+        "restarted": trial.readings[-1],
     }
-    in_time = all((trial.pages[each] or math.inf) < late[each] + SLACK_SECONDS for each in PHASES)
-    pages = ", ".join(f"{each} {trial.pages[each] or math.nan:.0f} s" for each in PHASES)
+    late = {each: trial.limits[each] + unread[each] + SLACK_SECONDS for each in PHASES}
+    in_time = all((trial.pages[each] or math.inf) < late[each] for each in PHASES)
+    pages = ", ".join(
+        f"{each} {trial.pages[each] or math.nan:.0f} s (limit {trial.limits[each]:.0f} s)"
+        for each in PHASES
+    )
     return bench.Row(
         f"{runs} healthy runs: started, stopped {STOPPED_SECONDS:.0f} s, starved to "
         f"{args.percent} % ({trial.starved_by}), killed {args.restarts} times",

@@ -108,7 +108,7 @@ class Finished(msgspec.Struct, frozen=True, tag="finished", tag_field="is"):
 class Passed(msgspec.Struct, frozen=True, tag="passed", tag_field="is", omit_defaults=True):
     """Time passed until `at` (Unix seconds) without other input.
 
-    `read_to`: what `Monitor.hold` got then; `left_out`: what `Fleet.shift` got.
+    `read_to`: what `Monitor.hold` got then; `left_out`: what `leave_out` got.
     """
 
     at: float

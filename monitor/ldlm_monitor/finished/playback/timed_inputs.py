@@ -100,7 +100,7 @@ def of_recording(path: Path, settings: MonitorSettings, folder: Path) -> TimedIn
             case Passed(read_to=None, left_out=0.0) | Begun():
                 return monitor.tick(entry.at)
             case Passed():
-                monitor.runs.shift(entry.left_out)
+                monitor.leave_out(entry.left_out)
                 if entry.read_to is not None:
                     monitor.hold(entry.read_to)
                 return []

@@ -173,6 +173,14 @@ class Monitor:
         if self.runs.hold(read_to, self.clock):
             self._changed()
 
+    def leave_out(self, seconds: float) -> None:
+        """Leave out `seconds` by which the clock jumped forward: nothing is judged at their times.
+
+        A silence is as long as before.
+        """
+        self.runs.shift(seconds)
+        self.clock += seconds
+
     def alerts(self) -> list[AlertView]:
         """The pending and firing alerts."""
         ranks = self._health.failed_ranks()

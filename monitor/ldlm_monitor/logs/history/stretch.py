@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import pairwise
 
 from ldlm_monitor.base.chunk import Chunk, ClockMark
@@ -85,8 +85,7 @@ class Stretch:
                 if len(kept) > _MOST_TIMES:
                     del kept[1::2]
                     apart *= 2
-        here = datetime.fromtimestamp(self.written_at).astimezone().utcoffset()
-        lines = placed(kept, self.written_at, here.total_seconds() if here else 0.0)
+        lines = placed(kept, self.written_at, _ahead_here)
         if spread:
             lines = with_ends(lines, self.ends)
         found = lines[:1]
@@ -152,6 +151,14 @@ class Stretch:
                     del offsets[1::2]
                     apart = (offsets[-1] - self.start) // len(offsets)
         return offsets[:-1] if offsets[-1] >= self.stop else offsets
+
+
+def _ahead_here(shown: float, again: bool) -> float:
+    moment = datetime.fromtimestamp(shown, UTC).replace(tzinfo=None, fold=again)
+    try:
+        return shown - moment.timestamp()
+    except (ValueError, OverflowError):  # the year 1
+        return 0.0
 
 
 def row_timeline(stretch: Stretch, clock: StepClock | None, apart: float) -> Timeline:

@@ -5,12 +5,13 @@ Loggers print ISO 8601, `08/30 23:00:36` (fvcore), `01/17/2024 13:47:27` (Accele
 such times are exact; where no zone is given, `placed` derives their origin.
 """
 
+import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import pairwise
-from typing import Final
+from itertools import accumulate, pairwise
+from typing import Final, TypeAlias
 
 import re2
 
@@ -27,6 +28,13 @@ _TIME = (
 _FOUND = re2.compile(re.sub(rb"\((?!\?)", rb"(?:", _TIME))  # groups cost re2 more than the search
 _PARTS = re.compile(_TIME)
 _YEARLESS: Final = 2000  # stands for a year that is not logged; a leap year, so that all dates fit
+_QUARTER: Final = 900.0  # seconds. Zones lie whole quarter hours apart
+_ROUNDED: Final = 1.5
+"""Seconds that a stamp may lie from the last write and be of it: loggers cut fractions, files are
+written a little later. A choice: the last write of a copy is as near by chance, once in 300."""
+Ahead: TypeAlias = Callable[[float, bool], float]
+"""Seconds by which a host's clock is ahead of UTC at a time that it shows, given as if in UTC;
+whether it shows that time for the second time, as in autumn."""
 _DAY: Final = 86400.0  # seconds. A stamp this far after the last write is no time of the line
 
 
@@ -92,34 +100,63 @@ def _zone(zone: bytes | None) -> float:
     return -seconds if zone.startswith(b"-") else seconds
 
 
-def placed(found: Iterable[Stamp], last_write: float, zone: float) -> list[tuple[int, float]]:
+def placed(found: Iterable[Stamp], last_write: float, ahead: Ahead) -> list[tuple[int, float]]:
     """Offset and Unix seconds of each stamp, in order; times never fall.
 
-    Times without a zone are of the file's other times if these have one, else `zone` seconds ahead
-    of UTC; if the last one were after `last_write` (Unix seconds), it was at `last_write`. Stamps
-    without a year are of the year in which they are nearest to those with one, else of the last
-    year in which they are not after the last write.
+    Times without a zone are of the file's other times if these have one, else `ahead` of UTC; then
+    the last one was not after `last_write` (Unix seconds), and not quarter hours before it, as on a
+    host in another zone, but at it. Stamps without a year are of the year in which they are nearest
+    to those with one, else of the last year in which they are not after the last write.
     """
-    stamped = _with_years(list(found), last_write + zone)
-    stamped = [each for each in stamped if each.when <= last_write + 2 * _DAY]
-    local = [each for each in stamped if not each.zoned]
-    if local:
-        zone = _offset(stamped) if len(local) < len(stamped) else zone
-        late = local[-1].when - zone - last_write
-        zone += late if late > 1.0 else 0.0  # 1.0: file systems and loggers round differently
-    times: list[tuple[int, float]] = []
+    latest = last_write + ahead(last_write, False)
+    stamped = [
+        each for each in _with_years(list(found), latest) if each.when <= last_write + 2 * _DAY
+    ]
+    if any(each.zoned for each in stamped) and not all(each.zoned for each in stamped):
+        zone = _offset(stamped)
+        times = [each.when if each.zoned else each.when - zone for each in stamped]
+    else:
+        times = _of_this_host(stamped, ahead)
+    local = [when for each, when in zip(stamped, times, strict=True) if not each.zoned]
+    by = _behind(last_write - local[-1]) if local else 0.0
+    moved = (when if each.zoned else when + by for each, when in zip(stamped, times, strict=True))
+    return list(zip((each.offset for each in stamped), accumulate(moved, max), strict=True))
+
+
+def _of_this_host(stamped: list[Stamp], ahead: Ahead) -> list[float]:
+    """Unix seconds of each; an hour that comes twice in autumn is the second one if time fell."""
+    known: dict[tuple[float, bool], float] = {}
+
+    def unix(each: Stamp, again: bool) -> float:
+        quarter = each.when // _QUARTER, again
+        if quarter not in known:
+            known[quarter] = ahead(each.when, again)
+        return each.when - known[quarter]
+
+    times: list[float] = []
+    latest = -math.inf
     for each in stamped:
-        when = each.when if each.zoned else each.when - zone
-        times.append((each.offset, max(when, times[-1][1]) if times else when))
+        when = each.when if each.zoned else unix(each, False)
+        if when < latest and not each.zoned:
+            when = max(when, unix(each, True))
+        latest = max(latest, when)
+        times.append(when)
     return times
+
+
+def _behind(late: float) -> float:
+    """Seconds by which local times are wrong, of which the last is `late` before the last write."""
+    quarters = round(late / _QUARTER) * _QUARTER
+    is_zone = 0 < quarters <= _DAY and abs(late - quarters) <= _ROUNDED
+    return late if late < -1.0 else quarters if is_zone else 0.0
 
 
 def _offset(stamped: list[Stamp]) -> float:
     """Seconds by which local times are ahead of zoned ones beside them, in quarter hours."""
     near = [(one, two) for one, two in pairwise(stamped) if one.zoned != two.zoned]
-    one, two = min(near, key=lambda pair: abs(pair[0].when - pair[1].when) % 900.0)
+    one, two = min(near, key=lambda pair: abs(pair[0].when - pair[1].when) % _QUARTER)
     local, zoned = (two, one) if one.zoned else (one, two)
-    return round((local.when - zoned.when) / 900.0) * 900.0
+    return round((local.when - zoned.when) / _QUARTER) * _QUARTER
 
 
 def _with_years(found: list[Stamp], latest: float) -> list[Stamp]:

@@ -187,7 +187,8 @@ class Pump:
         """Count no silence for `seconds`, by which the clock jumped or the monitor was stopped."""
         if self.recorder is not None:
             self.recorder.passed(max(self.monitor.clock, 0.0), left_out=seconds)
-        self.monitor.runs.shift(seconds)
+        self.monitor.leave_out(seconds)
+        self._lag.leave_out(seconds)
 
     def pause(self, now: float) -> float:
         """Seconds to wait for a file event before the next turn; 0 while a backlog is read."""

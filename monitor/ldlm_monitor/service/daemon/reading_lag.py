@@ -35,6 +35,13 @@ class ReadingLag:
             runs = (run.name for run in self._monitor.runs if not run.life.ended)
             self._hold({**dict.fromkeys(runs, self.last_turn), **self._held})
 
+    def leave_out(self, seconds: float) -> None:
+        """Count the last turn as `seconds` later, which `Monitor.leave_out` has left out already.
+
+        Otherwise they would be taken from a silence twice, and end a stall.
+        """
+        self._turned_at += seconds
+
     def read(self, paths: Iterable[str], late: Iterable[tuple[str, float]]) -> None:
         """Note the files whose bytes are judged next, and those with bytes that were not read.
 

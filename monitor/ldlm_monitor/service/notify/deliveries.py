@@ -52,11 +52,8 @@ CREATE TABLE IF NOT EXISTS tally (
     count INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (receiver, outcome)
 ) WITHOUT ROWID;
-SELECT id, key, state, started_at, added_at, body FROM notification LIMIT 0;
-SELECT notification, receiver, group_id, outcome, in_flight FROM delivery LIMIT 0;
 """
-"""`outcome`: an Outcome, `pending`, or `held` (by a silence or quiet hours). The SELECTs fail on a
-file whose columns differ, which is then set aside."""
+"""`outcome`: an Outcome, `pending`, or `held` (by a silence or quiet hours)."""
 
 
 def pause(attempts: int, retry_after: float | None) -> float:

@@ -54,14 +54,11 @@ CREATE TABLE IF NOT EXISTS correction (
     group_id INTEGER PRIMARY KEY,
     rank TEXT
 );
-SELECT id, receiver, kind, run, incident, opened_at, send_at, sent_at, repeat_at, closed_at,
-    worst_sent, place, changes, updated_at FROM message_group LIMIT 0;
-SELECT incident, body, changed_at FROM story LIMIT 0;
 """
 """`send_at`: when news are sent next. `repeat_at`: when a reminder is due. `closed_at`: NULL while
 an alert of the group fires or waits to be sent. `place`: as in `Receipt`. `changes` counts those of
 the incident's story since the edit at `updated_at`. Table `correction`: the rank that the group's
-last correction named. The SELECTs fail if columns differ."""
+last correction named."""
 WAITS: Final = (  # SQL: whether a notification of the group waits to be sent
     "closed_at IS NULL AND EXISTS (SELECT 1 FROM delivery"
     " WHERE group_id = message_group.id AND outcome = 'pending')"

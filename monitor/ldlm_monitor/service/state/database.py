@@ -5,6 +5,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -132,6 +133,11 @@ class Database:
             raise damaged("not a file")
         self._path.touch(mode=0o600)  # it holds log lines; SQLite gives -wal and -shm its mode
         self._path.chmod(0o600)
+        with self._path.open("rb") as file:
+            # Another write version (https://sqlite.org/fileformat.html) makes it read-only, and
+            # each copy of it, too: no disk error, although it seems to be one.
+            if file.read(19)[18:].strip(b"\x01\x02"):
+                raise damaged("its header names no write version that is known")
         connection = _connection(str(self._path))
         try:
             if (damage := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
@@ -139,6 +145,7 @@ class Database:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
             _prepare(connection, self._schema)
+            _check_columns(connection, self._schema)
             _check_types(connection)
         except BaseException:
             connection.close()
@@ -164,13 +171,13 @@ class Database:
         failed, self._connection = self._connection, _connection()
         try:
             failed.backup(self._connection)
+            _prepare(self._connection, self._schema)
         except sqlite3.Error:
             self._connection.close()
-            self._connection = _connection()
+            self._connection = _prepare(_connection(), self._schema)
             self._is_whole = False
         finally:
             failed.close()
-        _prepare(self._connection, self._schema)
         self._stay_in_memory(error)
 
     def _stay_in_memory(self, error: OSError | sqlite3.Error) -> None:
@@ -231,17 +238,34 @@ def damaged(what: str) -> sqlite3.DatabaseError:
     return error
 
 
+def _check_columns(connection: sqlite3.Connection, schema: str) -> None:
+    """Raises `sqlite3.DatabaseError` for a table that lacks a column as `schema` declares it."""
+    wanted = _prepare(_connection(), schema)
+    with closing(wanted):
+        for table in _tables(wanted):
+            if not set(_columns(wanted, table)) <= set(_columns(connection, table)):
+                raise damaged(f"{table} has other columns")
+
+
+def _tables(connection: sqlite3.Connection) -> list[str]:
+    names = "SELECT name FROM sqlite_master WHERE type = 'table'"
+    return [name for (name,) in connection.execute(names)]
+
+
+def _columns(connection: sqlite3.Connection, table: str) -> list[tuple[Any, ...]]:
+    """Name, type, whether it is required, default, and place in the key, of each column."""
+    return [row[1:] for row in connection.execute(f'PRAGMA table_info("{table}")')]
+
+
 def _check_types(connection: sqlite3.Connection) -> None:
     """Raises `sqlite3.DatabaseError` for a value that is not of its column's type.
 
     SQLite stores any type in any column; STRICT tables need 3.37, which not every system has.
     """
-    tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-    for (table,) in tables:
-        columns = connection.execute(f'PRAGMA table_info("{table}")').fetchall()
+    for table in _tables(connection):
         wrong = " OR ".join(
             f"typeof([{name}]) NOT IN ('{kind.lower()}', '{kind.lower() if required else 'null'}')"
-            for _, name, kind, required, *_ in columns
+            for name, kind, required, *_ in _columns(connection, table)
             if kind in _TYPES
         )
         if wrong and connection.execute(f'SELECT 1 FROM "{table}" WHERE {wrong}').fetchone():
