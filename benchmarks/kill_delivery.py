@@ -1,6 +1,6 @@
 """Whether every incident reaches the receiver when the daemon is killed again and again.
 
-A local webhook answers 200, 429 with Retry-After, 500, or nothing. While a thousand runs report
+A local webhook answers 200, 429 with Retry-After, 500, half an answer, or nothing. While a thousand runs report
 a NaN, one after the other, the daemon is killed with SIGKILL at random moments and started anew.
 """
 
@@ -18,8 +18,8 @@ from pathlib import Path
 import side_by_side as bench
 
 INCIDENTS = 1000
-ACCEPTED, LIMITED, BROKEN, SILENT = "200", "429", "500", "nothing"
-SHARES = {ACCEPTED: 94, LIMITED: 2, BROKEN: 2, SILENT: 2}
+ACCEPTED, LIMITED, BROKEN, HALF, SILENT = "200", "429", "500", "half", "nothing"
+SHARES = {ACCEPTED: 92, LIMITED: 2, BROKEN: 2, HALF: 2, SILENT: 2}
 RETRY_AFTER = "1"
 AFTER_DELIVERY_SECONDS = 0.05
 """Within this time after a request the daemon commits what the receiver answered."""
@@ -46,6 +46,8 @@ class Moody:
             request.say(429, b"rate_limited", Retry_After=RETRY_AFTER)
         elif mood == BROKEN:
             request.say(500, b"server_error")
+        elif mood == HALF:
+            request.wfile.write(b"HTTP/1.1 20")
         elif silent % HEARD_EVERY == 0:
             request.rfile.read(1)  # ends when the client hangs up
         request.close_connection = True

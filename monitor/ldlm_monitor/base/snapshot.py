@@ -2,15 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Annotated, Literal, Self, TypeAlias, TypeVar
 
-from pydantic import Field, InstanceOf
+from pydantic import FailFast, Field, InstanceOf
 
 from ldlm_monitor.base.alert import Transition, alert_key
 from ldlm_monitor.base.goodput import Goodput
 from ldlm_monitor.base.incident_view import DecisionView, IncidentView, View
 from ldlm_monitor.base.points import Point
 from ldlm_monitor.base.records import Event, Position
+
+_T = TypeVar("_T")
+Many: TypeAlias = Annotated[tuple[_T, ...], FailFast()]
+"""Of what a server sends; all that is wrong in a million of them would fill the memory."""
 
 
 class ProcessView(View):
@@ -280,14 +284,14 @@ class Snapshot(View):
 
     version: int
     at: float
-    runs: tuple[RunView, ...]
-    alerts: tuple[AlertView, ...]
-    incidents: tuple[IncidentView, ...] = Field(default=(), description="the newest last, bounded")
-    events: tuple[Event, ...] = Field(description="the newest last, bounded")
-    transitions: tuple[Transition, ...] = Field(
+    runs: Many[RunView]
+    alerts: Many[AlertView]
+    incidents: Many[IncidentView] = Field(default=(), description="the newest last, bounded")
+    events: Many[Event] = Field(description="the newest last, bounded")
+    transitions: Many[Transition] = Field(
         default=(), description="of alerts, the newest last, bounded"
     )
     monitor: MonitorView
-    inputs: tuple[InputView, ...] = Field(default=(), description="without a run, bounded")
+    inputs: Many[InputView] = Field(default=(), description="without a run, bounded")
     points: tuple[Point, ...] = Field(exclude=True)
     curves: InstanceOf[Mapping[str, Mapping[str, CurveView]]] = Field(default={}, exclude=True)

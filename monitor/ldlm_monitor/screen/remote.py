@@ -11,10 +11,10 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import SplitResult, urlencode, urlsplit
-from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Request, build_opener
+from urllib.request import HTTPRedirectHandler, ProxyHandler, Request
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -22,13 +22,19 @@ from ldlm_monitor.base.errors import InputError, RemoteError, UsageError
 from ldlm_monitor.base.queries import LogQuery, LogSlice, Withholding
 from ldlm_monitor.base.snapshot import CurveView, Snapshot
 from ldlm_monitor.base.text.addresses import is_loopback
+from ldlm_monitor.base.text.sanitize import plain
+from ldlm_monitor.base.timed_answers import opener_within
 
 _T = TypeVar("_T")
 _CURVES, _LOGS = TypeAdapter(CurveView), TypeAdapter(LogSlice)
 POLL_SECONDS = 0.5  # between requests for the snapshot. A choice: more delays news, less is load
 ANSWER_SECONDS = 10.0  # of waiting, a choice: more hides a dead daemon, less fails slow tunnels
+WHOLE_ANSWER_SECONDS = 60.0  # for which the daemon sends one, however slowly it is read
 RESOURCES = ("runs", "alerts", "incidents", "events")  # of the API; together they are the snapshot
+SHOWN = 200  # characters of what is no answer: a choice; about two lines
 MAX_ANSWER = 64 * 1024 * 1024  # bytes of an answer. A choice: a fleet's fits, memory is bounded
+MAX_VALUES = 1_000_000
+"""Values in an answer. A choice, as before: a wrong one of two bytes can become 600 of memory."""
 # Texts of errors that several places raise: what is wrong, and the usual remedy.
 _NOT_OURS = "does not answer as ldlm-monitor does"
 _CHECK = "check that ldlm-monitor runs there and that it printed this address at its start"
@@ -37,8 +43,12 @@ _CHECK = "check that ldlm-monitor runs there and that it printed this address at
 class _NoRedirect(HTTPRedirectHandler):
     """Refuses redirects, since credentials must not go to another host."""
 
-    def redirect_request(self, *args: object) -> None:
-        """Return None, which urllib reports as an error."""
+    def http_error_302(
+        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: http.client.HTTPMessage
+    ) -> None:
+        """Return None, which urllib reports as an error; not even the new URL is read."""
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
 
 
 class RemoteSource:
@@ -69,7 +79,7 @@ class RemoteSource:
             )
         self._headers = {"Authorization": authorization} if authorization else {}
         direct = [ProxyHandler({})] if is_loopback(parts.hostname) else []
-        self._opener = build_opener(HTTPSHandler(context=tls), _NoRedirect(), *direct)
+        self._opener = opener_within(WHOLE_ANSWER_SECONDS, _NoRedirect(), *direct, tls=tls)
         self._base = f"{parts.scheme}://{parts.netloc}"
         self.name = parts.netloc
         self.problem = ""
@@ -175,11 +185,13 @@ class RemoteSource:
         request = Request(self._base + path, body, self._headers | known)
         try:
             with self._opener.open(request, timeout=ANSWER_SECONDS) as response:
-                found, tag = json.loads(response.read(MAX_ANSWER)), response.headers.get("ETag")
+                text, tag = response.read(MAX_ANSWER), response.headers.get("ETag")
+            found = json.loads(text) if sum(map(text.count, b",[{")) < MAX_VALUES else None
         except HTTPError as error:
-            if error.code == 304:  # Not Modified
-                return {}
-            raise self._refusal(error) from None
+            with error:  # its connection
+                if error.code == 304:  # Not Modified
+                    return {}
+                raise self._refusal(error) from None
         except (URLError, OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)
             if isinstance(reason, ssl.SSLCertVerificationError):
@@ -187,7 +199,7 @@ class RemoteSource:
                     f"shows a certificate that is not trusted ({reason.verify_message})",
                     "give its authority with --ca-file",
                 ) from None
-            raise self._error(f"does not answer ({reason})") from None
+            raise self._error(f"does not answer ({plain(str(reason), SHOWN)})") from None
         except (ValueError, RecursionError):  # no JSON, or nested too deep for the parser
             found = None
         if not isinstance(found, dict):

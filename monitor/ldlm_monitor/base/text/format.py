@@ -10,6 +10,7 @@ _DURATIONS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 _DECIMAL = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))  # SI prefixes
 _BINARY = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))  # IEC prefixes
 _UNKNOWN = "-"  # for None, and for times that are not finite
+_YEAR_9999 = 253_370_764_800.0  # Unix seconds; dates go no further
 _MOST_SPANS = 400
 """Spans of ranks in one text: about 3000 characters, which Slack and a terminal still show."""
 
@@ -131,6 +132,6 @@ def iso(time: float | None) -> str:
 
 def local_time(time: float | None) -> str:
     """Unix seconds as local date and time, for the screen's one viewer; `-` if unknown or <= 0."""
-    if time is None or not math.isfinite(time) or time <= 0:
+    if time is None or not 0 < time < _YEAR_9999:
         return _UNKNOWN
     return datetime.fromtimestamp(time).astimezone().strftime("%m-%d %H:%M:%S")

@@ -143,6 +143,11 @@ class Timeline:
         timed = self._timed if isinstance(self._timed, bool) else self._timed[first:last]
         return Timeline(offsets, self._times[first:last], timed=timed, dated=self.dated)
 
+    def moved(self, seconds: float) -> "Timeline":
+        """The timeline of bytes that all came so much later."""
+        times = [time + seconds for time in self._times] if seconds else self._times
+        return Timeline(self._offsets, times, timed=self._timed, dated=self.dated)
+
     def without_start(self) -> "Timeline":
         """The timeline of a file whose middle was skipped: its start gets the second time."""
         times = [*self._times[1:2], *self._times[1:]] or self._times

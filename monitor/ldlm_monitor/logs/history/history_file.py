@@ -83,6 +83,10 @@ class HistoryFile:
         self.note = skipped_note(self._spans)
         backlog.rest()
 
+    def age_of(self, at: float) -> float:
+        """How long ago a time was (Unix seconds); infinite in a finished file."""
+        return self._now - at
+
     @property
     def seen_to(self) -> int:
         """The offset up to which the file was read before the restart; 0 if it was not read."""

@@ -40,6 +40,11 @@ EXACT_APART_SECONDS = 0.0
 AHEAD_SECONDS = 5.0
 """As `ALONE_APART_SECONDS`, of several files whose rows are read ahead of their times: by default
 those between two evaluations."""
+ROUNDED_SECONDS = 2.0  # loggers cut fractions, and write a little later
+SLOW_SECONDS = 600.0
+"""Where the last line of a log that was just written has an earlier time, by up to so much, the
+writer's clock is slow: otherwise its last step would be a stall. A choice: nodes without NTP lie
+minutes apart; more takes a copy of a log for the log itself."""
 # The time of the turn, order, numbers of file and piece, and the time.
 _Entry: TypeAlias = tuple[float, float, int, int, float, Chunk]
 
@@ -245,6 +250,17 @@ def _timeline(
 
 
 def _estimate(
+    file: HistoryFile, stretch: Stretch, clocks: dict[str, StepClock], apart: float
+) -> Timeline:
+    found = _by_its_own_times(file, stretch, clocks, apart)
+    late = stretch.written_at - found.end
+    is_slow = found.dated and ROUNDED_SECONDS < late <= SLOW_SECONDS
+    if is_slow and file.age_of(stretch.written_at) < SLOW_SECONDS and stretch.ends_with_a_time:
+        return found.moved(late)
+    return found
+
+
+def _by_its_own_times(
     file: HistoryFile, stretch: Stretch, clocks: dict[str, StepClock], apart: float
 ) -> Timeline:
     if file.form != "text":

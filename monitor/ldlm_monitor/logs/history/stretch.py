@@ -25,6 +25,7 @@ BLOCK_BYTES = 4096
 LEAST_BLOCK = MAX_TEXT_BYTES
 """Least bytes of such lines that are spread: fewer may be a record of the line above, such as a
 logger's traceback, which is not complete after `BLOCK_SECONDS` if its parts come later."""
+_END_BYTES = 4096  # a choice: a row of many values fits
 _MOST_TIMES = 100_000
 """Times kept of a text log: a choice; a day with one a second fits, more cost 100 bytes each."""
 NOMINAL_ROWS = 3_600
@@ -110,6 +111,14 @@ class Stretch:
                 rest = max(last - first - BLOCK_BYTES, 1)
                 yield offset, since + (until - since) * min((offset - first) / rest, 1.0)
                 apart = max(BLOCK_BYTES, (last - first) // NOMINAL_ROWS)
+
+    @property
+    def ends_with_a_time(self) -> bool:
+        """Whether the last line, or row, has a time of its own."""
+        last = b""
+        for chunk in self.scan(max(self.stop - _END_BYTES, self.start), self.stop):
+            last = chunk.data.rstrip().rpartition(b"\n")[2]
+        return has_times(last) or next(stamps(last), None) is not None
 
     def row_times(self, apart: float) -> Iterator[tuple[int, float]]:
         """First offset and last time (Unix s) of groups of rows between two multiples of `apart` s.

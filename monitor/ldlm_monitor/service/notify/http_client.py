@@ -8,16 +8,20 @@ from email.utils import parsedate_to_datetime
 from http.client import HTTPException, HTTPResponse
 from typing import Final
 from urllib.parse import urlsplit
-from urllib.request import HTTPErrorProcessor, ProxyHandler, Request, build_opener
+from urllib.request import HTTPErrorProcessor, ProxyHandler, Request
 
 from ldlm_monitor.base.errors import ConfigError, DeliveryError
 from ldlm_monitor.base.text.addresses import is_loopback
 from ldlm_monitor.base.text.sanitize import plain
+from ldlm_monitor.base.timed_answers import opener_within
 
 PERMANENT: Final = frozenset({400, 401, 403, 404, 405, 410, 413})
 """HTTP statuses that the same request would get again: it is wrong, refused or without a target."""
 TIMEOUT_SECONDS: Final = 10
 """Seconds of each wait for a server: a choice; fewer would fail slow servers, more delay news."""
+WHOLE_ANSWER_SECONDS: Final = 30
+"""Seconds until the whole answer must have come: a choice; a byte now and then must not hold back
+what waits."""
 _ANSWER_LIMIT: Final = 4096
 """Bytes of an answer that are read: enough for an error's text; a hostile server may send more."""
 SHOWN: Final = 200  # characters of an answer that an error shows: about two lines of a log
@@ -66,7 +70,7 @@ def post(
     """
     host = request.host
     direct = [ProxyHandler({})] if is_loopback(urlsplit(request.full_url).hostname) else []
-    opener = build_opener(_EveryAnswer(), *direct)
+    opener = opener_within(WHOLE_ANSWER_SECONDS, _EveryAnswer(), *direct)
     try:
         with opener.open(request, timeout=TIMEOUT_SECONDS) as answer:
             body = b""
