@@ -1,7 +1,8 @@
 """Whether every incident reaches the receiver when the daemon is killed again and again.
 
-A local webhook answers 200, 429 with Retry-After, 500, half an answer, or nothing. While a thousand runs report
-a NaN, one after the other, the daemon is killed with SIGKILL at random moments and started anew.
+A local webhook answers 200, 429 with Retry-After, 500, half an answer, or nothing. While a thousand
+runs report a NaN, one after the other, the daemon is killed with SIGKILL at random moments and
+started anew.
 """
 
 import random

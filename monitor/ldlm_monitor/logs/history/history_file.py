@@ -83,9 +83,10 @@ class HistoryFile:
         self.note = skipped_note(self._spans)
         backlog.rest()
 
-    def age_of(self, at: float) -> float:
-        """How long ago a time was (Unix seconds); infinite in a finished file."""
-        return self._now - at
+    @property
+    def is_followed(self) -> bool:
+        """Whether the file is read because a daemon follows it."""
+        return self._now < math.inf
 
     @property
     def seen_to(self) -> int:

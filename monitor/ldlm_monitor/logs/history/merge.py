@@ -42,7 +42,7 @@ AHEAD_SECONDS = 5.0
 those between two evaluations."""
 ROUNDED_SECONDS = 2.0  # loggers cut fractions, and write a little later
 SLOW_SECONDS = 600.0
-"""Where the last line of a log that was just written has an earlier time, by up to so much, the
+"""Where the last line of a followed log has a time before the last write, by up to so much, the
 writer's clock is slow: otherwise its last step would be a stall. A choice: nodes without NTP lie
 minutes apart; more takes a copy of a log for the log itself."""
 # The time of the turn, order, numbers of file and piece, and the time.
@@ -254,10 +254,8 @@ def _estimate(
 ) -> Timeline:
     found = _by_its_own_times(file, stretch, clocks, apart)
     late = stretch.written_at - found.end
-    is_slow = found.dated and ROUNDED_SECONDS < late <= SLOW_SECONDS
-    if is_slow and file.age_of(stretch.written_at) < SLOW_SECONDS and stretch.ends_with_a_time:
-        return found.moved(late)
-    return found
+    is_slow = file.is_followed and found.dated and ROUNDED_SECONDS < late <= SLOW_SECONDS
+    return found.moved(late) if is_slow and stretch.ends_with_a_time else found
 
 
 def _by_its_own_times(

@@ -116,15 +116,15 @@ def placed(found: Iterable[Stamp], last_write: float, ahead: Ahead) -> list[tupl
         zone = _offset(stamped)
         times = [each.when if each.zoned else each.when - zone for each in stamped]
     else:
-        times = _of_this_host(stamped, ahead)
+        times = _of_this_host(stamped, last_write, ahead)
     local = [when for each, when in zip(stamped, times, strict=True) if not each.zoned]
     by = _behind(last_write - local[-1]) if local else 0.0
     moved = (when if each.zoned else when + by for each, when in zip(stamped, times, strict=True))
     return list(zip((each.offset for each in stamped), accumulate(moved, max), strict=True))
 
 
-def _of_this_host(stamped: list[Stamp], ahead: Ahead) -> list[float]:
-    """Unix seconds of each; an hour that comes twice in autumn is the second one if time fell."""
+def _of_this_host(stamped: list[Stamp], last_write: float, ahead: Ahead) -> list[float]:
+    """Unix seconds of each; an hour that comes twice in autumn is the last one that fits."""
     known: dict[tuple[float, bool], float] = {}
 
     def unix(each: Stamp, again: bool) -> float:
@@ -134,14 +134,14 @@ def _of_this_host(stamped: list[Stamp], ahead: Ahead) -> list[float]:
         return each.when - known[quarter]
 
     times: list[float] = []
-    latest = -math.inf
-    for each in stamped:
-        when = each.when if each.zoned else unix(each, False)
-        if when < latest and not each.zoned:
-            when = max(when, unix(each, True))
-        latest = max(latest, when)
+    later = last_write + _ROUNDED
+    for each in reversed(stamped):
+        when = each.when if each.zoned else unix(each, True)
+        if when > later and not each.zoned:
+            when = unix(each, False)
+        later = when
         times.append(when)
-    return times
+    return times[::-1]
 
 
 def _behind(late: float) -> float:
