@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ldlm_monitor.judge.run.pace import Pace
+from ldlm_monitor.judge.run.pace import Pace, StepDurations
 from ldlm_monitor.judge.run.stall import Stall
 
 
@@ -148,3 +148,12 @@ def test_a_long_pause_that_ended_twice_by_itself_is_usual() -> None:
     assert pace.limit("running") == usual
     pace.survive(900.0)
     assert pace.limit("running") == 2 * 600.0
+
+
+def test_steps_that_came_at_once_after_a_wait_took_no_longer_each() -> None:
+    """As those that were written while a monitor was started, or stopped."""
+    durations = StepDurations()
+    arrivals = [2.0 * (135 if 60 <= step < 135 else step) for step in range(160)]
+    for step, at in enumerate(arrivals):
+        durations.advance([at], [step], exact=False)
+    assert set(durations.fresh) == {2.0}

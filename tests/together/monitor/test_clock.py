@@ -94,6 +94,15 @@ def test_time_for_which_the_monitor_was_stopped_is_known_once(clocks: Clocks, ca
     assert clocks.judging.skipped == 0.0
 
 
+def test_a_monitor_that_gets_a_tenth_of_a_core_was_not_stopped(clocks: Clocks, caplog) -> None:
+    for _ in range(3):
+        clocks.stop(18)
+        clocks.wait(2)
+        clocks.judging.now()
+        assert clocks.judging.skipped == 0.0
+    assert caplog.records == []
+
+
 class Timed:
     """A pump whose turns are at a clock's time, as in the daemon."""
 
@@ -153,6 +162,15 @@ def test_a_stop_of_everything_is_no_stall_and_a_later_hang_is(timed: Timed, stam
     timed.turn()
     timed.idle(10)
     assert timed.reported() == []
+
+
+def test_a_hang_is_reported_though_each_turn_of_a_starved_monitor_takes_long(timed: Timed) -> None:
+    timed.train(60, stamped=True)
+    for _ in range(4):
+        timed.clocks.stop(18)
+        timed.clocks.wait(2)
+        timed.turn()
+    assert timed.reported() == ["TrainingStalled firing"]
 
 
 @pytest.mark.parametrize("stamped", [True, False])

@@ -257,12 +257,14 @@ class StepDurations:
     """Seconds per step, in `fresh` until `Progress.take_durations`. `resumed`: the step fell.
 
     Where each step has its own time, a duration is the time between two steps over the number
-    of steps; otherwise it spans at least 5 seconds. Spans with a pause in them (an evaluation,
-    a checkpoint, the start) are left out.
+    of steps; otherwise it spans at least 5 seconds, up to the last step that came at once with
+    others, as those that waited for a monitor do. Spans with a pause in them (an evaluation, a
+    checkpoint, the start) are left out.
     """
 
     def __init__(self) -> None:
         self._last: tuple[float, int] | None = None
+        self._span = (0.0, 0)  # of the last duration: seconds, steps
         self.fresh = array("d")
         self.resumed = False
 
@@ -275,8 +277,12 @@ class StepDurations:
         for at, step in zip(times, steps, strict=True):
             if self._last is None or step < self._last[1]:
                 self.resumed = self.resumed or self._last is not None
-                self._last = (at, step)
+                self._last, self._span = (at, step), (0.0, 0)
             span, count = at - self._last[0], step - self._last[1]
             if count and span > 0 and (exact or span >= COARSE_SECONDS):
                 self.fresh.append(span / count)
-                self._last = (at, step)
+                self._last, self._span = (at, step), (span, count)
+            elif not exact and span == 0:
+                self._last, self._span = (at, step), (self._span[0], self._span[1] + count)
+                if self._span[0] and self.fresh:
+                    self.fresh[-1] = self._span[0] / self._span[1]

@@ -10,8 +10,11 @@ JUMP_SECONDS = 1.0
 """Least seconds of a clock's step: NTP slews smaller errors (chrony: `makestep 1`)."""
 STOPPED_SECONDS = 10.0
 """If so many seconds without CPU time lie between two turns, the monitor was stopped. A choice: a
-third of the least default stall limit. The turns of a starved monitor are shorter: with a twentieth
-of a core some 2.5 s (`turn_budget.TURN_SECONDS`)."""
+third of the least default stall limit."""
+STARVED_SHARE = 0.05
+"""With more of a core it was starved, not stopped: the trainings ran, and its late turns read first
+what came. A choice: containers get a tenth or more; a freeze between two turns of a second each
+counts as a stop from 40 s on."""
 
 log = logging.getLogger(__name__)
 
@@ -54,9 +57,10 @@ class JudgingClock:
                 duration(self.skipped),
             )
         computed = self._cpu()
-        stopped = steady - self._read_at - (computed - self._computed)
+        elapsed, spent = steady - self._read_at, computed - self._computed
+        stopped = elapsed - spent
         self._computed = computed
-        if stopped > STOPPED_SECONDS:
+        if stopped > STOPPED_SECONDS and spent < STARVED_SHARE * elapsed:
             log.warning(
                 "this monitor was stopped, or got no CPU time, for %s: that counts as no silence",
                 duration(stopped),
