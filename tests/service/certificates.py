@@ -25,6 +25,19 @@ class Certificates:
             self.make(certificate, key, f"/CN={name}", "-CA", self.ca, "-CAkey", self.ca_key)
         return certificate, key
 
+    def expired(self) -> tuple[Path, Path]:
+        """Certificate and key of the authority for this machine, which no longer hold."""
+        certificate, key = self.folder / "expired.pem", self.folder / "expired.key"
+        asked = self.folder / "expired.csr"
+        self.make(self.folder / "unused.pem", key, "/CN=expired")
+        names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+        new = ["openssl", "req", "-new", "-key", key, "-subj", "/CN=expired", *names]
+        signed = ["openssl", "x509", "-req", "-copy_extensions", "copy", "-days", "-1", "-in"]
+        signed += [asked, "-CA", self.ca, "-CAkey", self.ca_key, "-out", certificate]
+        for command in ([*new, "-out", asked], signed):
+            subprocess.run(command, check=True, capture_output=True)
+        return certificate, key
+
     @property
     def ca_key(self) -> Path:
         return self.folder / "ca.key"

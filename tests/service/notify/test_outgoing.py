@@ -1,5 +1,6 @@
 """What goes out goes where it was sent, to who proves to be that."""
 
+import re
 import ssl
 import threading
 from collections.abc import Callable, Iterator
@@ -213,6 +214,28 @@ def test_a_certificate_for_another_name_gets_nothing(
         senders.send(name, encrypted.url.replace("127.0.0.1", "127.0.0.2"))
     assert "onnection refused" not in str(refused.value)
     assert encrypted.asked == []
+
+
+@pytest.mark.parametrize("name", Senders.names)
+@pytest.mark.parametrize("kind", ["expired", "TLS 1.1"])
+def test_an_expired_certificate_or_an_old_tls_gets_nothing(
+    senders: Senders, serve, certificates, trusting, kind: str, name: str
+) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    if kind == "expired":
+        context.load_cert_chain(*certificates.expired())
+    else:
+        context.load_cert_chain(*certificates.of("receiver"))
+        context.set_ciphers("DEFAULT:@SECLEVEL=0")
+        with pytest.warns(DeprecationWarning):
+            context.minimum_version = ssl.TLSVersion.TLSv1
+            context.maximum_version = ssl.TLSVersion.TLSv1_1
+    server = serve(context)
+    with pytest.raises((DeliveryError, RemoteError)) as refused:
+        senders.send(name, server.url)
+    if name not in ("apprise", "heartbeat"):  # which show no reason
+        assert re.search("expired" if kind == "expired" else "(?i)version", str(refused.value))
+    assert server.asked == []
 
 
 @pytest.mark.parametrize("wish", ["verify=no", "redirect=yes"])

@@ -203,6 +203,14 @@ def test_old_versions_of_tls_are_refused(serve, tls: str, certificates) -> None:
         site.ask()
     site.client.maximum_version = ssl.TLSVersion.TLSv1_3
     assert site.ask().status == 200
+    other = serve(tls)
+    other.client.load_verify_locations(certificates.ca)
+    other.client.set_ciphers("DEFAULT:@SECLEVEL=0")
+    with pytest.warns(DeprecationWarning):
+        other.client.minimum_version = ssl.TLSVersion.TLSv1
+        other.client.maximum_version = ssl.TLSVersion.TLSv1_1
+    with pytest.raises(OSError, match=r"(?i)version|reset|EOF"):
+        other.ask()
 
 
 @pytest.mark.parametrize(

@@ -363,3 +363,13 @@ def test_what_was_read_of_a_copy_before_a_kill_is_not_counted_again(rotated, mon
     rotated.open()
     rotated.look(20)
     assert rotated.samples() == 265
+
+
+def test_a_traceback_that_a_rotation_cuts_is_one_failure(rotated: Rotated) -> None:
+    rotated.write(bars(40, 60))
+    rotated.write('Traceback (most recent call last):\n  File "train.py", line 7, in <module>\n')
+    rotated.log.rename(rotated.folder / "app.log.1")
+    rotated.write("    train()\nValueError: bad batch\n")
+    rotated.look(10)
+    found = [each.message for each in rotated.pump.snapshot.events[1:]]
+    assert found == ["ValueError: bad batch"]

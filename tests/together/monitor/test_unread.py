@@ -170,6 +170,23 @@ def test_a_file_that_grows_faster_than_it_is_read_does_not_hide_a_hang(
     assert stalls(watched) == ["TrainingStalled firing"]
 
 
+def test_what_was_read_late_is_no_stall_after_a_kill(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ldlm_monitor.service.daemon.pump.COMMIT_SECONDS", 1000.0)
+    watched.look(62)
+    watched.write(rows(63, 211), 211)
+    watched.look(211)  # a reading, or a stop, took as long
+    assert stalls(watched) == []
+    watched.kill()
+    watched.write(rows(211, 220), 220)
+    watched.begin(220, stall=STALL)
+    watched.look(221)
+    assert stalls(watched) == []
+    watched.look(221 + LIMIT)
+    assert stalls(watched) == ["TrainingStalled firing"]
+
+
 def test_a_recording_of_a_late_monitor_plays_without_a_stall(
     watched: Watched, tmp_path: Path
 ) -> None:

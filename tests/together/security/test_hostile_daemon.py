@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
 from typing import Any
+from urllib.request import Request
 
 import pytest
 
-from ldlm_monitor.base.errors import RemoteError
+from ldlm_monitor.base.errors import DeliveryError, RemoteError
 from ldlm_monitor.screen import remote
 from ldlm_monitor.screen.remote import RESOURCES, RemoteSource
+from ldlm_monitor.service.notify import http_client
 from tests.screen.screens import NOW, Screen, Shown, on_screen
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -23,7 +25,7 @@ Serve = Callable[[Callable[[str], Iterator[bytes]]], str]
 @pytest.fixture
 def serve() -> Iterator[Serve]:
     """Serves what a function of the request's path yields, piece by piece; returns the URL."""
-    listening = socket.create_server(("127.0.0.1", 0))
+    all_listening: list[socket.socket] = []
     threads: list[threading.Thread] = []
 
     def answer(client: socket.socket, pieces: Callable[[str], Iterator[bytes]]) -> None:
@@ -32,7 +34,7 @@ def serve() -> Iterator[Serve]:
             for piece in pieces(path):
                 client.sendall(piece)
 
-    def accept(pieces: Callable[[str], Iterator[bytes]]) -> None:
+    def accept(listening: socket.socket, pieces: Callable[[str], Iterator[bytes]]) -> None:
         with suppress(OSError):
             while True:
                 client, _ = listening.accept()
@@ -40,13 +42,16 @@ def serve() -> Iterator[Serve]:
                 threads[-1].start()
 
     def begin(pieces: Callable[[str], Iterator[bytes]]) -> str:
-        threads.append(threading.Thread(target=accept, args=(pieces,)))
+        listening = socket.create_server(("127.0.0.1", 0))
+        all_listening.append(listening)
+        threads.append(threading.Thread(target=accept, args=(listening, pieces)))
         threads[-1].start()
         return f"http://127.0.0.1:{listening.getsockname()[1]}"
 
     yield begin
-    listening.shutdown(socket.SHUT_RDWR)
-    listening.close()
+    for listening in all_listening:
+        listening.shutdown(socket.SHUT_RDWR)
+        listening.close()
     for thread in threads:
         thread.join()
 
@@ -74,6 +79,17 @@ def test_an_answer_that_comes_byte_by_byte_ends(
     source = RemoteSource(serve(lambda path: slowly(first, piece)))
     with pytest.raises(RemoteError, match="timed out"):
         source.start()
+
+
+def test_a_receiver_that_answers_byte_by_byte_holds_nothing_back(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_client, "WHOLE_ANSWER_SECONDS", 0.3)
+    never = serve(lambda path: slowly(OK + b"X-A: ", b"a"))
+    with pytest.raises(DeliveryError, match="timed out"):
+        http_client.post(Request(never, b"{}"))
+    accepted = serve(lambda path: slowly(OK + b"\r\n", b"a"))
+    assert http_client.post(Request(accepted, b"{}")).status == 200
 
 
 def endless() -> Iterator[bytes]:
@@ -151,10 +167,7 @@ ALL_PAGES = [*"1234567890", "enter", "tab", "down", "enter", "escape", "escape",
     "change",
     [
         pytest.param(with_escapes, id="escapes"),
-        *(
-            pytest.param(other_number(each), id=f"{each:g}")
-            for each in (-1.0, 2.0**62, 1e300)
-        ),
+        *(pytest.param(other_number(each), id=f"{each:g}") for each in (-1.0, 2.0**62, 1e300)),
     ],
 )
 def test_whatever_a_daemon_says_is_drawn_without_harm(

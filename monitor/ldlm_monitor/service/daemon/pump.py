@@ -220,7 +220,7 @@ class Pump:
         self._lag.read([chunk.path for chunk in (*chunks, *piped)], self._late(now))
         began = time.perf_counter()
         if chunks:
-            self.store.read_log.note(chunks, now)
+            self.store.read_log.note(chunks, now, self._lag.last_turn)
         for chunk in chunks:
             transitions += self._feed(chunk, now)
         size, spent = sum(len(chunk.data) for chunk in chunks), time.perf_counter() - began

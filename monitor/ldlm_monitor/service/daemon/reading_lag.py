@@ -27,20 +27,22 @@ class ReadingLag:
         self._held: dict[str, float] = {}
         self._late: dict[str, float] = {}
         self._turned_at = self.last_turn = math.inf
+        self._left_out = 0.0
 
     def begin(self, now: float) -> None:
         """Begin a turn: if the last one was long ago, no file was read since."""
         self.last_turn, self._turned_at = self._turned_at, now
-        if now - self.last_turn > LATE_SECONDS:
+        read_to, self._left_out = self.last_turn + self._left_out, 0.0
+        if now - read_to > LATE_SECONDS:
             runs = (run.name for run in self._monitor.runs if not run.life.ended)
-            self._hold({**dict.fromkeys(runs, self.last_turn), **self._held})
+            self._hold({**dict.fromkeys(runs, read_to), **self._held})
 
     def leave_out(self, seconds: float) -> None:
-        """Count the last turn as `seconds` later, which `Monitor.leave_out` has left out already.
+        """Hold back no silence for `seconds`, which `Monitor.leave_out` has left out already.
 
-        Otherwise they would be taken from a silence twice, and end a stall.
+        Otherwise they would be taken from it twice, and end a stall.
         """
-        self._turned_at += seconds
+        self._left_out = seconds
 
     def read(self, paths: Iterable[str], late: Iterable[tuple[str, float]]) -> None:
         """Note the files whose bytes are judged next, and those with bytes that were not read.

@@ -8,7 +8,7 @@ that are in no log (the findings of `probe`) are stored whole.
 import json
 import math
 import sqlite3
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -52,6 +52,9 @@ _ARRIVALS = (  # in the order of reading, of files that are still followed
     "SELECT number, at, start, stop, line, kind, key FROM arrival"
     " JOIN file ON file.id = arrival.file WHERE NOT ended ORDER BY number"
 )
+SPREAD_SECONDS = 5.0
+"""Seconds between the rows of bytes that were read late. A choice: a sixth of the least default
+stall limit; less takes more of `MAX_ARRIVALS`."""
 LATEST = 1e10
 """Unix seconds of the year 2286, where they get an eleventh digit; a later arrival is damage."""
 
@@ -79,12 +82,13 @@ class ReadLog:
         self._prolonged: tuple[int, int, int] | None = None
         database.load(self._load)
 
-    def note(self, chunks: Sequence[Chunk], at: float) -> None:
+    def note(self, chunks: Sequence[Chunk], at: float, since: float = math.inf) -> None:
         """Store that `chunks` were read at `at` (Unix seconds); committed on return.
 
-        Chunks of one file within one second, with none of another file between, are one row.
+        Chunks of one file within one second, with none of another file between, are one row. What
+        nobody could read from `since` on is spread over that time: a restart finds no silence.
         """
-        rows = [self._row(arrival_of(chunk, at)) for chunk in chunks]
+        rows = [self._row(each) for chunk in chunks for each in _spread(chunk, min(since, at), at)]
         self._database.run(lambda db: self._insert(db, rows))
         if self._rows > MAX_ARRIVALS:
             self._rows = self._database.run(_thin_out)
@@ -260,3 +264,28 @@ def arrival_of(chunk: Chunk, at: float) -> Arrival:
     kind: Kind = "peek" if chunk.peek else "final" if chunk.final else "records"
     stop = chunk.offset + len(chunk.data)
     return Arrival(at, chunk.path, chunk.file, chunk.offset, stop, chunk.line, kind)
+
+
+def _spread(chunk: Chunk, since: float, at: float) -> Iterator[Arrival]:
+    """The arrivals of a chunk that came evenly from `since` to `at` (Unix seconds)."""
+    whole = arrival_of(chunk, at)
+    count = math.ceil((at - since) / SPREAD_SECONDS)
+    if whole.kind != "records" or chunk.framed is not None:
+        count = 1
+    start, line, data = 0, chunk.line, chunk.data
+    for number in range(1, count):
+        end = _next_record(data, max(len(data) * number // count, start))
+        if start < end < len(data):
+            came = since + (at - since) * number / count
+            first, stop = chunk.offset + start, chunk.offset + end
+            yield whole._replace(at=came, start=first, stop=stop, line=line)
+            line += data.count(b"\n", start, end)
+            start = end
+    yield whole._replace(start=chunk.offset + start, line=line)
+
+
+def _next_record(data: bytes, place: int) -> int:
+    """Where the first record begins that lies wholly behind `place`; -1 if none does."""
+    ends = [end for end in (data.find(b"\n", place), data.find(b"\r", place)) if end >= 0]
+    end = min(ends, default=-2)
+    return end + 2 if data[end : end + 2] == b"\r\n" else end + 1
