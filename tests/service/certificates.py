@@ -1,6 +1,7 @@
 """Certificates for servers of this machine, made by openssl."""
 
 import shutil
+import ssl
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +49,14 @@ class Certificates:
         made += ["-nodes", "-days", "2", "-subj", subject, "-keyout", key, "-out", certificate]
         subprocess.run([*made, *(usage if more else ()), *more], check=True, capture_output=True)
         key.chmod(0o600)
+
+
+def old_only(context: ssl.SSLContext) -> None:
+    """Let one end of a connection speak TLS 1.0 and 1.1 alone, as no library does any more."""
+    context.set_ciphers("DEFAULT:@SECLEVEL=0")
+    for end, version in (("minimum", ssl.TLSVersion.TLSv1), ("maximum", ssl.TLSVersion.TLSv1_1)):
+        with pytest.warns(DeprecationWarning, match="TLS"):
+            setattr(context, f"{end}_version", version)
 
 
 @pytest.fixture(scope="session")

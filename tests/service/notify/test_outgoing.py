@@ -22,6 +22,7 @@ from ldlm_monitor.service.notify.outbox import Outbox
 from ldlm_monitor.service.notify.slack_message import SlackWebhook
 from ldlm_monitor.service.notify.states import Pulse
 from ldlm_monitor.service.notify.webhook import WebhookSender
+from tests.service.certificates import old_only
 
 pytest.importorskip("apprise", reason="apprise is not installed")
 
@@ -218,18 +219,16 @@ def test_a_certificate_for_another_name_gets_nothing(
 
 @pytest.mark.parametrize("name", Senders.names)
 @pytest.mark.parametrize("kind", ["expired", "TLS 1.1"])
+@pytest.mark.usefixtures("trusting")
 def test_an_expired_certificate_or_an_old_tls_gets_nothing(
-    senders: Senders, serve, certificates, trusting, kind: str, name: str
+    senders: Senders, serve, certificates, kind: str, name: str
 ) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     if kind == "expired":
         context.load_cert_chain(*certificates.expired())
     else:
         context.load_cert_chain(*certificates.of("receiver"))
-        context.set_ciphers("DEFAULT:@SECLEVEL=0")
-        with pytest.warns(DeprecationWarning):
-            context.minimum_version = ssl.TLSVersion.TLSv1
-            context.maximum_version = ssl.TLSVersion.TLSv1_1
+        old_only(context)
     server = serve(context)
     with pytest.raises((DeliveryError, RemoteError)) as refused:
         senders.send(name, server.url)

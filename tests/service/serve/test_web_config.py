@@ -21,6 +21,7 @@ from ldlm_monitor.service.notify.silences import Silences
 from ldlm_monitor.service.serve import Gate, Server, Site, connections, server, web_config
 from ldlm_monitor.service.serve.access import Access
 from ldlm_monitor.service.serve.web_config import CHECK_SECONDS
+from tests.service.certificates import old_only
 
 TOKEN = "5f0d1c2b3a49586776859403"
 PASSWORD = "hunter2"
@@ -205,10 +206,7 @@ def test_old_versions_of_tls_are_refused(serve, tls: str, certificates) -> None:
     assert site.ask().status == 200
     other = serve(tls)
     other.client.load_verify_locations(certificates.ca)
-    other.client.set_ciphers("DEFAULT:@SECLEVEL=0")
-    with pytest.warns(DeprecationWarning):
-        other.client.minimum_version = ssl.TLSVersion.TLSv1
-        other.client.maximum_version = ssl.TLSVersion.TLSv1_1
+    old_only(other.client)
     with pytest.raises(OSError, match=r"(?i)version|reset|EOF"):
         other.ask()
 

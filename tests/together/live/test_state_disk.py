@@ -12,7 +12,7 @@ import pytest
 pytestmark = pytest.mark.live
 
 AT_ONCE = "from ldlm_monitor.service.state import database; database.RETRY_SECONDS = 0.2"
-NAN = "\nWARNING: Invalid text_loss detected: nan\n"
+NAN = "WARNING: Invalid text_loss detected: nan\n"
 
 
 @pytest.fixture
@@ -25,6 +25,10 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("no file system can be mounted here")
     yield folder
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def steps(first: int, last: int) -> str:
+    return "".join(f"step {step}/950 loss 2.5{step}\n" for step in range(first, last))
 
 
 def fill(disk: Path) -> Callable[[], None]:
@@ -51,25 +55,24 @@ def reported(slack: Any, run: str) -> None:
 def test_no_alert_is_lost_or_comes_twice(
     start: Callable[..., Any],
     append: Callable[[str, str], Path],
-    bars: Callable[..., str],
     slack: Any,
     disk: Path,
     before: bool,
 ) -> None:
     for run in ("first", "second"):
-        append(f"{run}.log", bars(1, 50))
+        append(f"{run}.log", steps(1, 50))
     mend = fill(disk) if before else None
     arguments = ("first.log", "second.log", "--state-dir", str(disk))
     daemon = start(*arguments, slack=slack, shorter=AT_ONCE).ready()
     mend = mend or fill(disk)
-    append("first.log", NAN + bars(50, 60))
+    append("first.log", NAN + steps(50, 60))
     reported(slack, "first")
     mend()
     daemon.wait_for_message("outbox.sqlite: can be used again")
     daemon.wait_for_message("ledger.sqlite: can be used again")
     daemon.process.kill()
     daemon.wait()
-    append("second.log", NAN + bars(50, 60))
+    append("second.log", NAN + steps(50, 60))
     start(*arguments, slack=slack).ready()
     reported(slack, "second")
     assert slack.messages.empty()
@@ -78,13 +81,12 @@ def test_no_alert_is_lost_or_comes_twice(
 def test_a_state_folder_that_cannot_be_written_is_said_and_alerts_go_on(
     start: Callable[..., Any],
     append: Callable[[str, str], Path],
-    bars: Callable[..., str],
     slack: Any,
     disk: Path,
 ) -> None:
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
-    append("first.log", bars(1, 50))
+    append("first.log", steps(1, 50))
     daemon = start("first.log", "--state-dir", str(disk), slack=slack).ready()
     daemon.wait_for_message("state: cannot be written")
-    append("first.log", NAN + bars(50, 60))
+    append("first.log", NAN + steps(50, 60))
     reported(slack, "first")

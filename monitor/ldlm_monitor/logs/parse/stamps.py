@@ -5,7 +5,6 @@ Loggers print ISO 8601, `08/30 23:00:36` (fvcore), `01/17/2024 13:47:27` (Accele
 such times are exact; where no zone is given, `placed` derives their origin.
 """
 
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace

@@ -9,14 +9,25 @@ from ldlm_monitor.base.text.format import duration
 JUMP_SECONDS = 1.0
 """Least seconds of a clock's step: NTP slews smaller errors (chrony: `makestep 1`)."""
 STOPPED_SECONDS = 10.0
-"""If so many seconds without CPU time lie between two turns, the monitor was stopped. A choice: a
-third of the least default stall limit."""
-STARVED_SHARE = 0.05
-"""With more of a core it was starved, not stopped: the trainings ran, and its late turns read first
-what came. A choice: containers get a tenth or more; a freeze between two turns of a second each
-counts as a stop from 40 s on."""
+"""If so many seconds, in which it neither computed nor waited for a core, lie between two turns,
+the monitor was stopped. A choice: a third of the least default stall limit."""
 
 log = logging.getLogger(__name__)
+
+
+def runnable_seconds() -> float:
+    """For how long this process has computed, or this thread waited for a core.
+
+    A starved monitor was not stopped: the trainings ran, and what they wrote is read first.
+    """
+    try:
+        with open(
+            "/proc/thread-self/schedstat", "rb"
+        ) as file:  # proc(5): ns run, ns waited, slices
+            waited = int(file.read().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):  # another system, or a sandbox
+        waited = 0.0
+    return time.process_time() + waited
 
 
 class JudgingClock:
@@ -27,18 +38,18 @@ class JudgingClock:
     which the monotonic clock of Linux does not count. `ahead`: seconds by which the result exceeds
     the wall clock. `skipped`: seconds that the last call of `now` found to be such a step forward,
     or for which this process did not run since the call before (SIGSTOP, a freezer, a paused VM),
-    while the trainings may have stood, too. `cpu`: the seconds that this process has computed.
+    while the trainings may have stood, too. `runnable`: as `runnable_seconds`.
     """
 
     def __init__(
         self,
         wall: Callable[[], float] = time.time,
         steady: Callable[[], float] = time.monotonic,
-        cpu: Callable[[], float] = time.process_time,
+        runnable: Callable[[], float] = runnable_seconds,
     ) -> None:
         self._wall = wall
-        self._cpu = cpu
-        self._computed = cpu()
+        self._runnable = runnable
+        self._ran = runnable()
         self._steady = steady
         self.ahead = self.skipped = 0.0
         self._last = wall()
@@ -56,13 +67,12 @@ class JudgingClock:
                 " counted from now",
                 duration(self.skipped),
             )
-        computed = self._cpu()
-        elapsed, spent = steady - self._read_at, computed - self._computed
-        stopped = elapsed - spent
-        self._computed = computed
-        if stopped > STOPPED_SECONDS and spent < STARVED_SHARE * elapsed:
+        ran = self._runnable()
+        stopped = steady - self._read_at - (ran - self._ran)
+        self._ran = ran
+        if stopped > STOPPED_SECONDS:
             log.warning(
-                "this monitor was stopped, or got no CPU time, for %s: that counts as no silence",
+                "this monitor was stopped for %s: that counts as no silence",
                 duration(stopped),
             )
             self.skipped += stopped
