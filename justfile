@@ -42,7 +42,7 @@ release version:
 lock *arguments="--upgrade":
     sh requirements/lock.sh {{ arguments }}
 
-# The long tests, all examples of properties, five minutes of soak, mutants for the rest of two hours
+# The long tests, all examples of properties, five minutes of soak, healthy runs, mutants for the rest of two hours
 nightly:
     #!/bin/sh
     set -eu
@@ -51,6 +51,7 @@ nightly:
     HYPOTHESIS_PROFILE=nightly timeout 5400 \
         sh tests/run.sh -n 4 --dist worksteal -m "long or not long" || failed=tests
     .venv/bin/python benchmarks/soak.py --minutes 5 || failed=soak
+    .venv/bin/python benchmarks/healthy_runs.py --quick --runs 20 || failed=healthy
     .venv/bin/pip install --quiet cosmic-ray coverage
     .venv/bin/python tests/mutation/sample.py --minutes $(((end - $(date +%s)) / 60))
     [ -z "$failed" ]
