@@ -140,7 +140,7 @@ class Database:
                 raise damaged("its header names no write version that is known")
         connection = _connection(str(self._path))
         try:
-            if (damage := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+            if (damage := connection.execute("PRAGMA integrity_check(1)").fetchone()[0]) != "ok":
                 raise damaged(damage)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
