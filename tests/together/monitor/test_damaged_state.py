@@ -184,6 +184,14 @@ def test_any_byte_of_messages_and_silences_may_be_another(
     each_byte(killed, tmp_path, name, places)
 
 
+def test_an_index_that_lacks_a_row_is_damage(killed: Path) -> None:
+    """A group would wait for its message, which is then not found, without end."""
+    path = killed / "outbox.sqlite"
+    path.write_bytes(path.read_bytes().replace(b"slackpending", b"\xadlackpending"))
+    Outbox(path).close()
+    assert path.with_name("outbox.sqlite.damaged-1").exists()
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", BYTES)
 def test_every_byte_of_messages_and_silences_may_be_another(
