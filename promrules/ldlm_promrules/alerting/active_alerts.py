@@ -1,10 +1,11 @@
 """Active alerts: the instances of a rule, one for each series of its result."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeAlias, TypeVar
 
 from ldlm_promrules.alert_change import AlertChange
+from ldlm_promrules.alerting.alert_texts import AlertTexts
 from ldlm_promrules.alerting.rule_files import ALERT_NAME, AlertRule
 from ldlm_promrules.errors import RuleError
 from ldlm_promrules.samples import Labels, VectorSample, sorted_labels
@@ -29,7 +30,7 @@ class ActiveAlert(Generic[E]):
     state: Literal["pending", "firing"]
     active_at: float
     value: float
-    annotations: dict[str, str]
+    annotations: Mapping[str, str]
     fired_at: float | None = None
     absent_since: float | None = None
 
@@ -47,10 +48,11 @@ def instances(
     found: dict[Labels, ActiveAlert[E]] = {}
     for sample in vector:
         given = dict(sample.labels)
-        texts, annotations = (
-            {name: each.expand(given, sample.value, at, context) for name, each in part.items()}
-            for part in (rule.labels, rule.annotations)
-        )
+        texts = {
+            name: each.expand(given, sample.value, at, context)
+            for name, each in rule.labels.items()
+        }
+        annotations = AlertTexts(rule.annotations, given, sample.value, at, context)
         unset = {ALERT_NAME: "", "__name__": ""}
         labels = {name: text for name, text in {**given, **texts, **unset}.items() if text}
         key = sorted_labels(labels)

@@ -113,6 +113,12 @@ class AlertStates(Generic[E]):
         """Whether the last result of the rule of this index was not empty, or is not known."""
         return index in self.health or bool(self._instances.get(index, True))
 
+    def fires(self, index: int) -> bool:
+        """Whether the rule of this index has firing alerts alone, and no value changes a label."""
+        rule, alerts = self._rules.rules[index], self._by_rule.get(index, {})
+        is_named = isinstance(rule, AlertRule) and all(x.is_text for x in rule.labels.values())
+        return is_named and bool(alerts) and all(x.state == "firing" for x in alerts.values())
+
     def evaluate(
         self,
         query: Query[E],

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 from ldlm_promrules.promql.annotations import Notes
-from ldlm_promrules.promql.expression import Expression
+from ldlm_promrules.promql.expression import Expression, never_fails
 from ldlm_promrules.promql.functions import ELEMENTWISE, KEEPS_NAME, OVER_VECTOR, RELABELS
 from ldlm_promrules.promql.nodes import (
     Aggregation,
@@ -28,7 +28,6 @@ from ldlm_promrules.promql.nodes import (
     Vector,
     is_scalar,
     name_later,
-    never_fails,
     settled,
     without_name,
 )
@@ -217,9 +216,8 @@ class Evaluator:
         combine = set_operation(node) if is_set else vector_operation(node, self.unnamed)
         if node.operator == "or" or self.notes is not None or not never_fails(node.right):
             return lambda query: combine(left(query), right(query))
-        if node.operator == "and" and isinstance(node.left, Selector) and never_fails(node.left):
-            # Its right side is the condition, which seldom holds.
-            return lambda query: combine(left(query), found) if (found := right(query)) else []
+        if node.operator == "and" and never_fails(node.left):
+            return _of_both(combine, left, right, right_first=isinstance(node.left, Selector))
 
         def matched(query: QueryTimes) -> Vector:
             found: Vector = left(query)
@@ -316,6 +314,29 @@ class Evaluator:
         if node.function not in KEEPS_NAME:
             result = [(self.unnamed(labels), column) for labels, column in result]
         return unique(result)
+
+
+def _of_both(
+    combine: Callable[[Vector, Vector], Vector], left: Compute, right: Compute, *, right_first: bool
+) -> Compute:
+    """An `and` that computes the side first that was empty last, and then nothing else.
+
+    `right_first`: at first the right side, as that of a selector is a condition, which seldom
+    holds.
+    """
+    is_right_first = right_first
+
+    def matched(query: QueryTimes) -> Vector:
+        nonlocal is_right_first
+        first, second = (right, left) if is_right_first else (left, right)
+        if not (found := first(query)):
+            return []
+        if not (other := second(query)):
+            is_right_first = not is_right_first
+            return []
+        return combine(other, found) if is_right_first else combine(found, other)
+
+    return matched
 
 
 def _rows(scalars: Sequence[Compute], query: QueryTimes) -> list[tuple[float, ...]]:

@@ -4,12 +4,14 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from ldlm_promrules.promql.floats import INF
-from ldlm_promrules.promql.functions import DATES
+from ldlm_promrules.promql.functions import DATES, ELEMENTWISE
 from ldlm_promrules.promql.nodes import (
     LOOKBACK,
+    NAME,
     Aggregation,
     Binary,
     Call,
+    Matching,
     Node,
     Number,
     Range,
@@ -22,6 +24,7 @@ from ldlm_promrules.promql.nodes import (
 
 TIME_FUNCTIONS = frozenset({"time", "timestamp", *DATES})  # may depend on the evaluation time
 _COUNTING_FUNCTIONS = frozenset({"count_over_time", "sum_over_time"})  # even equal samples add up
+_OF_EACH = ELEMENTWISE.keys() - DATES.keys()
 ROUNDING_SECONDS = 0.001
 """Seconds added to a range, because `ranges.exact` rounds its ends to milliseconds."""
 
@@ -107,6 +110,39 @@ def age_limit(node: Node, past_times: Collection[str]) -> float | None:
             if isinstance(selector, Selector) and selector.shift == Shift():
                 return seconds if selector.metric in past_times else None
     return None
+
+
+def never_fails(node: Node) -> bool:
+    """Whether the node cannot raise an error on any data; False where that is not certain."""
+    match node:
+        case Selector() | Range():
+            return bool((node.selector if isinstance(node, Range) else node).metric)
+        case Call(function, (Selector() | Range() as operand, *others)) if function in _OF_EACH or (
+            isinstance(operand, Range) and not others
+        ):
+            return never_fails(operand) and all(isinstance(each, Number) for each in others)
+        case Aggregation(operand=operand, parameter=None):
+            return never_fails(operand)
+        case Binary(operator="and" | "or" | "unless", left=left, right=right):
+            return never_fails(left) and never_fails(right)
+        case Binary(left=left, right=right, matching=matching):
+            pair = not isinstance(left, Number) and not isinstance(right, Number)
+            return all(
+                isinstance(side, Number)
+                or (_is_distinct(side, matching if pair else Matching()) and never_fails(side))
+                for side in (left, right)
+            )
+    return isinstance(node, Number)
+
+
+def _is_distinct(node: Node, matching: Matching) -> bool:
+    """Whether no two elements of the node, if it does not fail, are in the same match group."""
+    if matching == Matching():
+        # Series of an `or` may differ by their names only.
+        return isinstance(node, Selector | Aggregation | Call)
+    if not isinstance(node, Aggregation) or node.without or NAME in node.labels:
+        return False
+    return matching.on and set(node.labels) <= set(matching.labels)
 
 
 def counts_samples(expr: Expression, interval: float) -> bool:

@@ -5,7 +5,7 @@ Most changes of a value change no result: `loss_spike_ratio > 2` is the same for
 
 import math
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from ldlm_promrules.promql.expression import Expression, age_limit, selectors, settles_after
@@ -35,31 +35,41 @@ class Input:
     """A selector of an expression, and what of its samples the expression's result depends on.
 
     Where `sees` has equal results for two values of a sample, so has the expression; None stands
-    for no sample, too. A change acts once, `offset` seconds later; where that is None, it acts for
-    `reach` seconds, those of a range, an `@` or a subquery.
+    for no sample, too. `shows` is the same of the elements of the result, whatever their values. A
+    change acts once, `offset` seconds later; where that is None, it acts for `reach` seconds, those
+    of a range, an `@` or a subquery. `of_changes`: a series that has not changed is as none.
     """
 
     selector: Selector
     sees: Seen
+    shows: Seen
     offset: float | None
     reach: float
+    of_changes: bool = False
+
+
+_OF_CHANGES = frozenset({"rate", "increase", "delta", "irate", "idelta", "changes", "resets"})
+"""Functions of a range that are 0 where all its samples are equal, or NaN."""
 
 
 def inputs(root: Node, past_times: Collection[str] = ()) -> Iterator[Input]:
     """The inputs of an expression, one for each of its selectors; `past_times`: see `age_limit`."""
-    yield from _inputs(root, _whole, past_times)
+    shown = _inputs(root, _presence, past_times)
+    for each, other in zip(_inputs(root, _whole, past_times), shown, strict=True):
+        yield replace(each, shows=other.sees)
 
 
 def _inputs(node: Node, sees: Seen, past_times: Collection[str]) -> Iterator[Input]:
     match node:
         case Selector(shift=shift):
             moves = shift.anchor is not None or shift.offset < 0
-            yield Input(
-                node, sees, None if moves else shift.offset, _settles_after(node, past_times)
-            )
-        case Range() | Subquery() | Binary() if _lasts(node, past_times):
+            offset = None if moves else shift.offset
+            yield Input(node, sees, sees, offset, _settles_after(node, past_times))
+        case Range() | Subquery() | Binary() | Call() if _lasts(node, past_times):
+            of_changes = isinstance(node, Call) and sees(0.0) is None and sees(math.nan) is None
+            settles = _settles_after(node, past_times)
             for selector in selectors(Expression("", node)):
-                yield Input(selector, _whole, None, _settles_after(node, past_times))
+                yield Input(selector, _whole, _whole, None, settles, of_changes)
         case Binary("and" | "unless", left, right):
             yield from _inputs(left, sees, past_times)
             yield from _inputs(right, _presence, past_times)
@@ -85,7 +95,12 @@ def _inputs(node: Node, sees: Seen, past_times: Collection[str]) -> Iterator[Inp
 
 def _lasts(node: Node, past_times: Collection[str]) -> bool:
     """Whether a change acts for some time: in a range, or until the limit of an age."""
-    return not isinstance(node, Binary) or age_limit(node, past_times) is not None
+    match node:
+        case Call(function, arguments):
+            return function in _OF_CHANGES and isinstance(arguments[0], Range)
+        case Binary():
+            return age_limit(node, past_times) is not None
+    return True
 
 
 def _settles_after(node: Node, past_times: Collection[str]) -> float:

@@ -263,34 +263,3 @@ def is_scalar(node: Node) -> bool:
         case Call(function=function):
             return function in ("time", "pi", "scalar")
     return isinstance(node, Number)
-
-
-def never_fails(node: Node) -> bool:
-    """Whether the node cannot raise an error on any data; False where that is not certain."""
-    match node:
-        case Selector():
-            return bool(node.metric)
-        case Call(arguments=(Range(selector=selector),)):
-            return bool(selector.metric)
-        case Aggregation(operand=operand, parameter=None):
-            return never_fails(operand)
-        case Binary(operator="and" | "or" | "unless", left=left, right=right):
-            return never_fails(left) and never_fails(right)
-        case Binary(left=left, right=right, matching=matching):
-            pair = not isinstance(left, Number) and not isinstance(right, Number)
-            return all(
-                isinstance(side, Number)
-                or (_is_distinct(side, matching if pair else Matching()) and never_fails(side))
-                for side in (left, right)
-            )
-    return isinstance(node, Number)
-
-
-def _is_distinct(node: Node, matching: Matching) -> bool:
-    """Whether no two elements of the node, if it does not fail, are in the same match group."""
-    if matching == Matching():
-        # Series of an `or` may differ by their names only.
-        return isinstance(node, Selector | Aggregation | Call)
-    if not isinstance(node, Aggregation) or node.without or NAME in node.labels:
-        return False
-    return matching.on and set(node.labels) <= set(matching.labels)

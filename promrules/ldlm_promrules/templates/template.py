@@ -42,6 +42,11 @@ class Template:
             raise RuleError(str(problem), where=where, remedy=remedy) from None
         return cls(source, nodes, parser.templates, not parser.called & {"query", "now"})
 
+    @property
+    def is_text(self) -> bool:
+        """Whether it is the same text for every alert."""
+        return all(isinstance(node, str) for node in self.nodes)
+
     def expand(
         self, labels: Mapping[str, str], value: float, at: float = 0.0, of: Context = NO_CONTEXT
     ) -> str:
@@ -49,7 +54,7 @@ class Template:
 
         An error becomes the text, as in Prometheus: an alert with a wrong text is better than none.
         """
-        if all(isinstance(node, str) for node in self.nodes):
+        if self.is_text:
             return "".join(map(str, self.nodes))
         try:
             return Expansion(self.templates, at, of).text(self.nodes, labels, value)

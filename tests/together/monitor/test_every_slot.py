@@ -74,11 +74,15 @@ def every_rule() -> Monitor:
 
 
 def written(transitions: list[Transition]) -> list[str]:
-    """All of them as text, but for the age of a step, which a message may give a minute late."""
+    """All of them as text, but for values that a message may give a minute late."""
     return [
-        repr(replace(each, value=0.0, annotations={}) if "Stalled" in each.alert else each)
+        repr(replace(each, value=0.0, annotations={}) if _is_aged(each) else each)
         for each in transitions
     ]
+
+
+def _is_aged(transition: Transition) -> bool:
+    return "Stalled" in transition.alert or transition.state not in ("pending", "firing")
 
 
 @given(PIECES, st.booleans())

@@ -2,7 +2,9 @@
 
 import math
 import tempfile
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import assume, example, given
@@ -12,7 +14,8 @@ from ldlm_monitor.base.errors import RuleError
 from ldlm_monitor.base.names import LAST_EVENT
 from ldlm_monitor.base.points import Labels, Point, make_labels
 from ldlm_monitor.judge.core.rule_engine import RuleEngine
-from ldlm_promrules.alerting import RecordingRule, RuleSet, load_rules
+from ldlm_monitor.judge.core.rules_due import VALUE_SECONDS
+from ldlm_promrules.alerting import ActiveAlert, RecordingRule, RuleSet, load_rules
 from ldlm_promrules.promql import Evaluator, Expression, parse
 from ldlm_promrules.promql.expression import names_its_metrics
 from ldlm_promrules.samples import Matcher, Query, VectorSample
@@ -45,6 +48,8 @@ WORTH_REMEMBERING = (
     "-1 <= level < 2 or count by (run) (level > 0 or steps) or abs(-level * 2) > bool 3",
     "(level > 3) > 0.5 * increase(steps[1m]) or level != level offset 1m",
     "steps > 1 unless on (run) (sum by (run) (owner) == on (run) sum by (run) (owner offset 5m))",
+    "abs(level) < 3 and abs(steps) < 1 and on (run) owner > 0 unless on (run) level == 1",
+    "(increase(level[1m]) > 1) > 0.05 * increase(steps[1m]) or changes(owner[2m]) > 0",
 )
 
 
@@ -166,6 +171,23 @@ def test_a_change_that_the_rule_cannot_see_has_it_not_evaluated(
     assert (len(engine.computed) > already) is matters
 
 
+@pytest.mark.parametrize(
+    ("text", "computed"),
+    [
+        ("abs(level) < 9 and abs(steps) < 1", 2),  # the second shows that one side is empty
+        ("abs(steps) < 1 and abs(level) < 9", 1),
+        ("(increase(steps[10m]) > 10) > 0.05 * increase(level[10m])", 1),
+        ("increase(steps[10m]) >= 0", 40),  # it has a result, from the second sample on
+    ],
+)
+def test_an_empty_side_and_a_series_without_a_change_ask_nothing(text: str, computed: int) -> None:
+    engine = Engine(parse(text))
+    for slot in range(40):
+        points = [Point("level", (), 1.0 + slot % 7), Point("steps", (), 5.0)]
+        engine.evaluate([points], START + INTERVAL * slot, lambda run: False)
+    assert len(engine.computed) == computed
+
+
 AGE = f"max by (run) ({LAST_EVENT}{{kind='oom'}})"
 
 
@@ -263,6 +285,7 @@ def test_the_alerts_are_those_of_an_engine_that_evaluates_every_rule_each_time(
         rules = load_rules([path], parse)
     engines, at = (RuleEngine(rules, INTERVAL), EveryRule(rules, INTERVAL)), START
     present = dict.fromkeys(SERIES[::2], 1.0)
+    newest: list[tuple[float, str]] = []  # values and texts of the last minute
     for pause, changes, over in scrapes:
         ended = frozenset({over})
         times = [due for due in (engines[0].due(),) if due < at + pause]
@@ -277,6 +300,38 @@ def test_the_alerts_are_those_of_an_engine_that_evaluates_every_rule_each_time(
                 engine.evaluate([points, engine.points({})], time, ended.__contains__)
                 for engine in engines
             )
-            assert repr(found) == repr(expected)
-        assert repr([*engines[0].active]) == repr([*engines[1].active])
+            assert [*map(lasting, found)] == [*map(lasting, expected)]
+            newest = [each for each in newest if each[0] > time - VALUE_SECONDS]
+            newest += [(time, texts(each)) for each in (*expected, *engines[1].active)]
+            known = {text for _, text in newest}
+            assert {texts(each) for each in (*found, *engines[0].active)} <= known
+        assert [*map(lasting, engines[0].active)] == [*map(lasting, engines[1].active)]
         assert repr(engines[0]._alerts.health) == repr(engines[1]._alerts.health)
+
+
+def texts(of: Any) -> str:
+    return repr((of.labels, of.value, of.annotations))
+
+
+def lasting(of: Any) -> str:
+    """All of an alert or a transition but what may be a minute old while it fires."""
+    waits = of.state not in ("pending", "firing") or isinstance(of, ActiveAlert)
+    fires = waits and of.state != "pending"
+    return repr(replace(of, value=0.0, annotations={}) if fires else of)
+
+
+def test_a_firing_alert_is_asked_for_its_value_once_a_minute_and_for_its_end_at_once() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rules.yml"
+        path.write_text(
+            "groups: [{name: g, rules: [{alert: High, expr: level > 1, annotations: "
+            '{summary: "{{ $value }}"}}]}]'
+        )
+        engine = RuleEngine(load_rules([path], parse), INTERVAL)
+    shown = []
+    for slot in range(40):
+        points = [Point("level", (), 2.0 + slot if slot < 39 else 0.5)]
+        ended = engine.evaluate([points], START + INTERVAL * slot, lambda run: False)
+        shown += [alert.annotations["summary"] for alert in engine.active]
+    assert [shown.count(each) for each in sorted({*shown}, key=float)] == [12, 12, 12, 3]
+    assert [(each.state, each.value) for each in ended] == [("resolved", 38.0)]

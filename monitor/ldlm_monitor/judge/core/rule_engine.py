@@ -262,6 +262,7 @@ class RuleEngine:
             self.interval,
             self._store.last_scrape,
             lambda index: self._alerts.holds(index),  # noqa: PLW0108 # they are made afterwards
+            lambda index: self._alerts.fires(index),  # noqa: PLW0108
         )
         self._evaluator = Evaluator(self._due.noted(self._store))
         self.reach = max((asked.reach for asked in self._due.questions), default=0.0)

@@ -40,12 +40,17 @@ from ldlm_promrules.series.series_store import Change
 _LAST_STEP = "ldlm_train_last_progress_timestamp_seconds"
 _STALL_LIMIT = "ldlm_train_stall_limit_seconds"
 VALUE_SECONDS = 60.0
-"""How old (seconds) the value of a stalled run's alert may be: messages show it in minutes, and
-evaluating it for a thousand stalled runs at every slot would cost a good part of a core."""
+"""How old (seconds) the value and text of a firing alert may be, of which the time or a change of
+its inputs makes another. A choice: people read it in minutes, and to evaluate it for a thousand
+runs at every slot would cost a good part of a core. Whether it still fires is asked at every slot
+at which that may have changed."""
 
 
 class RuleQuestion:
-    """A rule's expression, and its properties that decide when to evaluate it again."""
+    """A rule's expression, and its properties that decide when to evaluate it again.
+
+    `has_timers`: runs have timers for all times at which its result gets or loses an element.
+    """
 
     def __init__(self, expr: Expression, interval: float) -> None:
         self.reach = max_range(expr, PAST_TIMES)
@@ -55,9 +60,9 @@ class RuleQuestion:
         self.needs_every_slot = by_time and not _changes_at_limits(expr.root)
         # At stall limits a run's timer has the rules evaluated; between, an older value will do.
         follows_states = by_time and "ldlm_run_state" in metric_names(expr)
-        self.stays = VALUE_SECONDS if follows_states and not self.needs_every_slot else 0.0
+        self.has_timers = follows_states and not self.needs_every_slot
         self.inputs = tuple(inputs(expr.root, PAST_TIMES))
-        self.ages = frozenset(_ages(expr.root)) if self.stays else frozenset()
+        self.ages = frozenset(_ages(expr.root)) if self.has_timers else frozenset()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,7 +87,8 @@ class RulesDue:
 
     `due`: because a change reaches what they then read, and they can see it, or by the time alone;
     and once at most in the `interval` of their group. Times are Unix seconds; no changes up to `at`
-    were noted. `interval`: seconds between two scrapes. `holds`: whether a rule may have a result.
+    were noted. `interval`: seconds between two scrapes. `holds`: whether a rule may have a result;
+    `fires`: whether all its alerts fire, so that their values may be `VALUE_SECONDS` old.
     """
 
     def __init__(
@@ -91,9 +97,11 @@ class RulesDue:
         interval: float,
         at: float,
         holds: Callable[[int], bool],
+        fires: Callable[[int], bool],
     ) -> None:
         self.questions = [RuleQuestion(rule.expr, interval) for rule in rules]
-        self._holds = holds
+        self._holds, self._fires = holds, fires
+        self._aged: set[int] = set()  # rules with alerts that have another value by now
         self.due = set(range(len(self.questions)))
         self._asked_at = [-math.inf] * len(self.questions)
         self._by_metric: dict[str, list[_Reading]] = {}
@@ -133,14 +141,7 @@ class RulesDue:
         """Series changed, began or ended at `at`."""
         for labels, before, now in changes:
             for reading in self._by_metric.get(labels[0][1], ()):
-                sees = reading.sees
-                if before is None or now is None:
-                    value = now if before is None else before
-                    if value is None or sees(value) is None:
-                        continue
-                elif sees(before) == sees(now) or (
-                    reading.is_age and now >= before and not self._holds(reading.rule)
-                ):
+                if not self._is_seen(reading, before, now, at):
                     continue
                 if not is_matched(labels, reading.narrow):
                     continue
@@ -148,9 +149,23 @@ class RulesDue:
                 if offset:
                     heappush(self._later, (at + offset, id(reading), reading))
                 elif self._is_read(reading):
-                    self.due.add(reading.rule)
+                    waits = _is_shown_alike(reading, before, now) and self._fires(reading.rule)
+                    (self._aged if waits else self.due).add(reading.rule)
                 if offset is None:
                     self._until[reading] = at + reading.input.reach
+
+    def _is_seen(
+        self, reading: _Reading, before: float | None, now: float | None, at: float
+    ) -> bool:
+        sees = reading.sees
+        if before is not None and now is not None:
+            is_timed = reading.is_age and not self._holds(reading.rule)
+            return not is_timed and sees(before) != sees(now)
+        is_first = before is None and self._until.get(reading, -math.inf) < at
+        if is_first and reading.input.of_changes:
+            return False
+        value = now if before is None else before
+        return value is not None and sees(value) is not None
 
     def _is_read(self, reading: _Reading) -> bool:
         """Whether the rule's last result depends on the input: it was read, or by now it may be."""
@@ -159,9 +174,12 @@ class RulesDue:
     def begin(self, at: float, *, limit_passed: bool) -> None:
         """Begin an evaluation at `at`. `limit_passed`: a run has passed a stall limit."""
         for index in self._by_time:
-            stays = self.questions[index].stays
-            if limit_passed or at >= self._asked_at[index] + stays:
+            if limit_passed or not self.questions[index].has_timers:
                 self.due.add(index)
+            elif self._holds(index):
+                self._aged.add(index)
+        old = {index for index in self._aged if at >= self._asked_at[index] + VALUE_SECONDS}
+        self.due |= old
         self._add(self._until)  # once more after the change has left the range
         self._until = {each: until for each, until in self._until.items() if at <= until}
         early = []
@@ -187,6 +205,7 @@ class RulesDue:
                 return False
             self._turns[index] = (length, turn)
         self.due.remove(index)
+        self._aged.discard(index)
         self._asked_at[index] = at
         self._read.difference_update(self._keys[index])
         return True
@@ -205,6 +224,12 @@ class _NotedStorage:
         return Reader(*(partial(_noted, note, read) for read in self._storage.reader(matchers)))
 
 
+def _is_shown_alike(reading: _Reading, before: float | None, now: float | None) -> bool:
+    """Whether a change leaves the result its elements, and reaches their values alone."""
+    shows = reading.input.shows
+    return before is not None and now is not None and shows(before) == shows(now)
+
+
 def _noted(note: Callable[[], None], read: Callable[..., Any], *given: Any) -> Any:
     note()
     return read(*given)
@@ -213,7 +238,7 @@ def _noted(note: Callable[[], None], read: Callable[..., Any], *given: Any) -> A
 def _ages(node: Node) -> Iterator[int]:
     """The selectors of times since a step, and of their limits, that can only add to the result.
 
-    Where they rise, the result gets no new element.
+    Where `has_timers`, a timer runs when they do.
     """
     match node:
         case Binary("and" | "or", left, right):
