@@ -141,7 +141,7 @@ class RulesDue:
         """Series changed, began or ended at `at`."""
         for labels, before, now in changes:
             for reading in self._by_metric.get(labels[0][1], ()):
-                if not self._is_seen(reading, before, now, at):
+                if not self._is_seen(reading, before, now):
                     continue
                 if not is_matched(labels, reading.narrow):
                     continue
@@ -154,16 +154,13 @@ class RulesDue:
                 if offset is None:
                     self._until[reading] = at + reading.input.reach
 
-    def _is_seen(
-        self, reading: _Reading, before: float | None, now: float | None, at: float
-    ) -> bool:
+    def _is_seen(self, reading: _Reading, before: float | None, now: float | None) -> bool:
         sees = reading.sees
         if before is not None and now is not None:
             is_timed = reading.is_age and not self._holds(reading.rule)
             return not is_timed and sees(before) != sees(now)
-        is_first = before is None and self._until.get(reading, -math.inf) < at
-        if is_first and reading.input.of_changes:
-            return False
+        if before is None and reading.input.of_changes:
+            return False  # after an end, what reads both sides of it is asked until it leaves them
         value = now if before is None else before
         return value is not None and sees(value) is not None
 
