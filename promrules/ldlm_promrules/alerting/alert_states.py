@@ -128,6 +128,7 @@ class AlertStates(Generic[E]):
         record: Recorder,
         due: Collection[int] | None = None,
         take: Callable[[int, float], bool] = lambda index, at: True,
+        only: tuple[str, str] | None = None,
     ) -> list[AlertChange]:
         """Evaluate every rule that is `due` at `at` (Unix seconds) and return the changes.
 
@@ -137,7 +138,8 @@ class AlertStates(Generic[E]):
         of recording rules, and `ALERTS`. `due`: the rules, by their index, whose result can
         differ from the last one (None: all), to which recording may add; `take` is called for each
         before its evaluation, and may put it off. A `for` and a `keep_firing_for` end whether or
-        not the rule is due.
+        not the rule is due. `only`: a label and its value, of which alone `query` answers; results
+        without it stay as they were.
         """
         transitions: list[AlertChange] = []
         due, index = range(len(self._rules.rules)) if due is None else due, -1
@@ -147,11 +149,14 @@ class AlertStates(Generic[E]):
                 if index in due and take(index, at):
                     self.health.pop(index, None)
                     vector = query(rule.expr, at)
-                    check_limit(rule, len(vector))
+                    if only is not None:
+                        vector = [each for each in vector if only in each.labels]
                     if isinstance(rule, RecordingRule):
-                        self._record(index, rule, vector, at, record)
+                        self._record(index, rule, vector, at, record, only=only)
                         continue
-                    self._instances[index] = instances(rule, vector, at, self._context)
+                    kept = _but(self._instances.get(index, {}), only)
+                    check_limit(rule, len(vector) + len(kept))
+                    self._instances[index] = kept | instances(rule, vector, at, self._context)
             except RuleError as problem:
                 self.health[index] = problem
             fresh = self._instances.get(index, {})
@@ -178,19 +183,24 @@ class AlertStates(Generic[E]):
         vector: list[VectorSample],
         at: float,
         record: Recorder,
+        *,
+        only: tuple[str, str] | None,
     ) -> None:
+        by_rule = self._recorded.setdefault(rule.record, {})
         samples = [
             VectorSample(
                 sorted_labels({**dict(sample.labels), "__name__": "", **rule.labels}), sample.value
             )
             for sample in vector
         ]
+        if only is not None:
+            samples += [each for each in by_rule.get(index, ()) if only not in each.labels]
+        check_limit(rule, len(samples))
         if len({sample.labels for sample in samples}) != len(samples):
             raise RuleError(
                 "the result has several series with the same labels",
                 remedy="select one metric, and set no label by which series differ",
             )
-        by_rule = self._recorded.setdefault(rule.record, {})
         by_rule[index] = samples
         record(rule.record, [each for _, found in sorted(by_rule.items()) for each in found], at)
 
@@ -203,6 +213,13 @@ class AlertStates(Generic[E]):
             )
             self._series = [VectorSample(sorted_labels(each), 1.0) for each in labels]
         return self._series
+
+
+def _but(
+    found: Mapping[Labels, ActiveAlert[E]], only: tuple[str, str] | None
+) -> dict[Labels, ActiveAlert[E]]:
+    """Those whose labels do not have the pair `only`; none without one."""
+    return {} if only is None else {key: each for key, each in found.items() if only not in key}
 
 
 def _step(

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from ldlm_promrules.promql.floats import INF
-from ldlm_promrules.promql.functions import DATES, ELEMENTWISE
+from ldlm_promrules.promql.functions import DATES, ELEMENTWISE, RELABELS
 from ldlm_promrules.promql.nodes import (
     LOOKBACK,
     NAME,
@@ -19,6 +19,7 @@ from ldlm_promrules.promql.nodes import (
     Shift,
     Subquery,
     children,
+    is_scalar,
     walk,
 )
 
@@ -143,6 +144,24 @@ def _is_distinct(node: Node, matching: Matching) -> bool:
     if not isinstance(node, Aggregation) or node.without or NAME in node.labels:
         return False
     return matching.on and set(node.labels) <= set(matching.labels)
+
+
+_MIXES = frozenset({"absent", "absent_over_time", "scalar", *RELABELS})
+
+
+def keeps_apart(node: Node, label: str) -> bool:
+    """Whether what the result has of a value of the label depends on its series alone."""
+    match node:
+        case Binary(left=left, right=right, matching=matching) if not (
+            is_scalar(left) or is_scalar(right)
+        ):
+            matched = (label in matching.labels) is matching.on
+        case Aggregation(operator, parameter=parameter, without=without, labels=labels):
+            matched = (label in labels) is not without and operator != "count_values"
+            matched = matched and (parameter is None or isinstance(parameter, Number))
+        case _:
+            matched = not (isinstance(node, Call) and node.function in _MIXES)
+    return matched and all(keeps_apart(each, label) for each in children(node))
 
 
 def counts_samples(expr: Expression, interval: float) -> bool:

@@ -76,6 +76,7 @@ class Monitor:
         self._rows = RowsInOrder()
         self._transitions = RecentRecords(RECENT, alerted_run)
         self.own = SelfCounts(self.parser, self.runs)
+        self._scraped: dict[str, list[list[Point]]] = {}
         self.clock, self.ahead, self.version = -math.inf, 0.0, 0
 
     def feed(
@@ -210,7 +211,7 @@ class Monitor:
             events=events,
             transitions=self._transitions.items(),
             monitor=self.own.view(),
-            points=tuple(point for group in self._run_points(self.clock) for point in group),
+            points=tuple(chain(*chain(*self._points(self.clock).values()))),
             curves={run.name: run.values.curves() for run in self.runs},
         )
 
@@ -278,7 +279,8 @@ class Monitor:
         self.runs.touch(run)
         self._changed()
         at_once = urgent is not None and self._throttle.is_at_once(run.name, urgent, self.clock)
-        return self._evaluate(self.clock) if at_once else []
+        # The first evaluation is of all: nothing of the others is known.
+        return self._evaluate(self.clock, run.name if self._scraped else None) if at_once else []
 
     def complete_blocks(self, now: float) -> list[Transition]:
         """Complete the blocks of lines that expire by `now` (Unix seconds)."""
@@ -302,23 +304,33 @@ class Monitor:
         self.clock = to
         return transitions
 
-    def _evaluate(self, at: float) -> list[Transition]:
-        """Scrape our own metrics and evaluate every rule at `at`, which is not before `clock`."""
+    def _evaluate(self, at: float, only: str | None = None) -> list[Transition]:
+        """Scrape our own metrics and evaluate every rule at `at`, which is not before `clock`.
+
+        `only`: the run that is scraped and judged alone; the others wait for the next slot.
+        """
         started = self._stopwatch() if self._stopwatch else 0.0
-        self.clock = at
-        if limit_passed := self.runs.tick(at):
-            self._changed()
-        self._schedule.evaluated(at)
-        self._throttle.judged(at)
-        touched = {run.name: run for run in self.runs.take_touched()}
+        self.clock, limit_passed = at, False
+        if only is None:
+            if limit_passed := self.runs.tick(at):
+                self._changed()
+            self._schedule.evaluated(at)
+            self._throttle.judged(at)
+        touched = self.runs.take_touched(only)
         for run in touched.values():
             try:
                 self._incidents.settle(run.name, at)
                 self._detectors.update(run.name, run.measured())
             except Exception as fault:  # noqa: BLE001 # a bug of ours: other runs are still judged
                 self.parser.note_fault(run.life.progress_position, fault)
-        groups = [*self._run_points(at), list(core_points(self.own.view())), self.own.edge]
-        found = self.engine.evaluate(groups, at, self.runs.has_ended, limit_passed=limit_passed)
+        points = self._points(at, only)
+        if only is None:
+            points[""] += [list(core_points(self.own.view())), self.own.edge]
+        self._scraped = {**({} if only is None else self._scraped), **points}
+        found = self.engine.evaluate(
+            [*chain(*self._scraped.values())], at, self.runs.has_ended,
+            limit_passed=limit_passed, only=only,
+        )  # fmt: skip
         if found:
             self._changed()
         self.own.evaluated(self._stopwatch() - started if self._stopwatch else None)
@@ -330,7 +342,11 @@ class Monitor:
         self._transitions.extend(each for each in transitions if not each.is_heartbeat)
         return transitions
 
-    def _run_points(self, at: float) -> list[list[Point]]:
-        own = [self._health.points(at), self.own.durations(), self.own.host_points(at)]
-        own += self._detectors.points(run.name for run in self.runs.shown(at))
-        return [*self.runs.points(at), *own, self.engine.points(self._health.failed_ranks())]
+    def _points(self, at: float, only: str | None = None) -> dict[str, list[list[Point]]]:
+        """The groups of points by run, and "" for those of no run; with `only`, of this run."""
+        shown = [run for run in self.runs.shown(at) if only in (None, run.name)]
+        found = {run.name: [run.points(at), *self._detectors.points([run.name])] for run in shown}
+        if only is None:
+            own = [self._health.points(at), self.own.durations(), self.own.host_points(at)]
+            found[""] = [*own, self.engine.points(self._health.failed_ranks())]
+        return found

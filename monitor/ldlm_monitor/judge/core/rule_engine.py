@@ -10,7 +10,7 @@ from ldlm_monitor.base.names import PAST_TIMES
 from ldlm_monitor.base.points import Labels, Point, make_labels
 from ldlm_monitor.base.records import Position
 from ldlm_monitor.base.snapshot import AlertView
-from ldlm_monitor.judge.core.rules_due import RulesDue
+from ldlm_monitor.judge.core.rules_due import OfRun, RulesDue
 from ldlm_promrules.alert_change import AlertChange
 from ldlm_promrules.alerting import (
     NO_CONTEXT,
@@ -97,12 +97,15 @@ class RuleEngine:
         has_ended: Callable[[str], bool],
         *,
         limit_passed: bool = False,
+        only: str | None = None,
     ) -> list[Transition]:
         """Store a scrape of `at` (`groups`: see `SeriesStore.append`) and evaluate every rule.
 
         `has_ended`: whether the run of a name is over; its alerts then
         become `ended`. An alert without data becomes `unknown`, because it may still be true.
-        `limit_passed`: a run has passed a stall limit since the last call.
+        `limit_passed`: a run has passed a stall limit since the last call. `only`: the run whose
+        points alone are new, and for which alone the rules are evaluated that keep runs apart; all
+        others, and these rules for other runs, are due until the next evaluation without it.
         """
         self._store.append(groups, at)
         self._due.note(self._store.take_changes(), at)
@@ -116,12 +119,29 @@ class RuleEngine:
                 return None
             return "resolved" if has_data else "unknown"
 
-        due, take = self._due.due, self._due.take
-        found = self._alerts.evaluate(
-            self._evaluator, at, due=due, take=take, ending=ending, record=self._record
-        )
+        due = self._due.due
+        if only is None:
+            found = self._alerts.evaluate(
+                self._evaluator,
+                at,
+                due=due,
+                take=self._due.take,
+                ending=ending,
+                record=self._record,
+            )
+        else:
+            self._of_run.run = only
+            found = self._alerts.evaluate(
+                self._run_evaluator, at, due=due, take=self._takes_alone, ending=ending,
+                record=self._record, only=("run", only),
+            )  # fmt: skip
         self._carried = {key: until for key, until in self._carried.items() if at < until}
         return [*map(_transition, found)]
+
+    def _takes_alone(self, index: int, at: float) -> bool:
+        """Whether to evaluate a rule that is due for one run."""
+        del at
+        return self._due.is_apart(index) and index not in self._alerts.health
 
     def _is_carried(
         self, rule: AlertRule[Expression], labels: Mapping[str, str], at: float, *, has_data: bool
@@ -264,7 +284,9 @@ class RuleEngine:
             lambda index: self._alerts.holds(index),  # noqa: PLW0108 # they are made afterwards
             lambda index: self._alerts.fires(index),  # noqa: PLW0108
         )
-        self._evaluator = Evaluator(self._due.noted(self._store))
+        noted = self._due.noted(self._store)
+        self._of_run = OfRun(noted)
+        self._evaluator, self._run_evaluator = Evaluator(noted), Evaluator(self._of_run)
         self.reach = max((asked.reach for asked in self._due.questions), default=0.0)
         self.retain(2 * self.reach)
         # A change is seen by the next turn of a group, too.

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from heapq import heappop, heappush
+from operator import itemgetter
 from typing import Any
 
 from ldlm_monitor.base.names import PAST_TIMES
@@ -15,6 +16,7 @@ from ldlm_promrules.promql.expression import (
     ROUNDING_SECONDS,
     TIME_FUNCTIONS,
     counts_samples,
+    keeps_apart,
     max_range,
     metric_names,
     names_its_metrics,
@@ -32,7 +34,7 @@ from ldlm_promrules.promql.nodes import (
     Shift,
     walk,
 )
-from ldlm_promrules.samples import Matcher, Reader, Storage
+from ldlm_promrules.samples import Labels, Matcher, Reader, Storage
 from ldlm_promrules.series.series_matching import is_matched
 from ldlm_promrules.series.series_store import Change
 
@@ -93,7 +95,7 @@ class RulesDue:
 
     def __init__(
         self,
-        rules: Iterable[AlertRule[Expression] | RecordingRule[Expression]],
+        rules: Sequence[AlertRule[Expression] | RecordingRule[Expression]],
         interval: float,
         at: float,
         holds: Callable[[int], bool],
@@ -116,6 +118,13 @@ class RulesDue:
             if rule.interval > interval:
                 self._turns[index] = (rule.interval, -math.inf)
             self._add_readings(index, at)
+        self._apart = {
+            index
+            for index, rule in enumerate(rules)
+            if "run" not in rule.labels
+            and index not in self._turns
+            and keeps_apart(rule.expr.root, "run")
+        }
         self._by_time = [index for index, asked in enumerate(self.questions) if asked.always]
 
     def _add_readings(self, rule: int, at: float) -> None:
@@ -207,6 +216,10 @@ class RulesDue:
         self._read.difference_update(self._keys[index])
         return True
 
+    def is_apart(self, index: int) -> bool:
+        """Whether a rule's results of a run are those of its series, whenever it is asked."""
+        return index in self._apart
+
 
 class _NotedStorage:
     """A storage that adds the identity of a selector's matchers to `read` when it is read."""
@@ -219,6 +232,28 @@ class _NotedStorage:
         """A reader for a selector of a rule."""
         note = partial(self._read.add, id(matchers))
         return Reader(*(partial(_noted, note, read) for read in self._storage.reader(matchers)))
+
+
+class OfRun:
+    """A storage of the series of the run `run` alone."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self.run = ""
+
+    def reader(self, matchers: Sequence[Matcher]) -> Reader:
+        """A reader for a selector of a rule."""
+        select, latest, columns = self._storage.reader(matchers)
+
+        def of_run(found: Iterable[Any], labels: Callable[[Any], Labels]) -> list[Any]:
+            pair = ("run", self.run)
+            return [each for each in found if pair in labels(each)]
+
+        return Reader(
+            lambda start, end: of_run(select(start, end), lambda each: each.labels),
+            lambda since, until: of_run(latest(since, until), itemgetter(0)),
+            lambda since, until: of_run(columns(since, until), itemgetter(0)),
+        )
 
 
 def _is_shown_alike(reading: _Reading, before: float | None, now: float | None) -> bool:

@@ -138,10 +138,12 @@ class Fleet:
             if due is not None:
                 heappush(self._queue, (due, run.name))
 
-    def take_touched(self) -> list[TrainingRun]:
-        """The runs that changed since the last call."""
+    def take_touched(self, only: str | None = None) -> dict[str, TrainingRun]:
+        """The runs by name that changed since the last call; with `only`, this one if it did."""
+        if only is not None:
+            return {only: self._touched.pop(only)} if only in self._touched else {}
         touched, self._touched = self._touched, {}
-        return list(touched.values())
+        return touched
 
     def tick(self, at: float) -> bool:
         """Run all timers that are due before `at`; returns whether a state changed."""
