@@ -21,6 +21,8 @@ SLACK = "slack"
 class PollingWaker:
     """Waits for nothing and watches nothing: each turn looks at every file."""
 
+    polling = True
+
     def watches(self, folder: Path) -> bool:
         del folder
         return False

@@ -1,11 +1,11 @@
 """While many files have much to read, those with urgent lines do not wait for the others."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.logs.source.file_system_reader import QUICK_BYTES
+from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.logs.source.follower import Follower
 from ldlm_monitor.logs.source.split import CHUNK_BYTES
 
@@ -29,13 +29,21 @@ def follow(tmp_path: Path) -> Iterator[Callable[[int], Follower]]:
         each.close()
 
 
-def turn(follower: Follower, path: Path | None = None) -> dict[str, bytes]:
-    """What the next turn reads of each file, by its name."""
+def names_of(chunks: Iterable[Chunk]) -> dict[str, bytes]:
+    """What was read of each file, by its name."""
     found: dict[str, bytes] = {}
-    for chunk in follower.read({path} if path else set(), 0.0, CHUNK_BYTES):
+    for chunk in chunks:
         name = Path(chunk.path).name
         found[name] = found.get(name, b"") + chunk.data
     return found
+
+
+def urgent(follower: Follower, *paths: Path) -> dict[str, bytes]:
+    return names_of(follower.read_urgent(paths, 0.0))
+
+
+def rest(follower: Follower) -> dict[str, bytes]:
+    return names_of(follower.read((), 0.0, CHUNK_BYTES))
 
 
 def append(path: Path, data: bytes) -> Path:
@@ -49,19 +57,22 @@ def test_a_file_with_an_urgent_line_is_read_alone_and_whole_before_the_others(
 ) -> None:
     follower = follow(40)
     live = append(tmp_path / "live.log", b"step 1 loss NaN\nstep 2")
-    turn(follower)
+    rest(follower)
     follower.add(live)
-    assert turn(follower) == {"live.log": b"step 1 loss NaN\n"}
+    assert urgent(follower, live) == {"live.log": b"step 1 loss NaN\n"}
 
 
-def test_files_that_are_urgent_all_the_time_leave_every_second_turn_to_the_others(
+def test_what_is_not_urgent_is_left_to_the_next_read(
     follow: Callable[[int], Follower], tmp_path: Path
 ) -> None:
-    follower = follow(40)
-    read = {*turn(follower)}
-    for _ in range(60):
-        read |= {*turn(follower, append(tmp_path / "0.log", b"NaN\n"))}
-    assert len(read) == 40
+    follower = follow(2)
+    assert not urgent(follower, *tmp_path.iterdir())
+    assert rest(follower).keys() == {"0.log", "1.log"}
+    assert urgent(follower, append(tmp_path / "0.log", b"step 2\n")) == {}
+    assert not follower.has_backlog, "a turn that ends now need not hurry"
+    assert urgent(follower, append(tmp_path / "1.log", b"NaN\n")) == {"1.log": b"NaN\n"}
+    assert urgent(follower, append(tmp_path / "0.log", b"NaN\n")) == {"0.log": b"step 2\nNaN\n"}
+    assert rest(follower) == {}
 
 
 def test_an_urgent_line_is_sought_once(tmp_path: Path) -> None:
@@ -72,10 +83,12 @@ def test_an_urgent_line_is_sought_once(tmp_path: Path) -> None:
         return False
 
     follower = Follower(urgent=seek)
-    for number in range(40):
-        follower.add(append(tmp_path / f"{number}.log", HEALTHY))
+    paths = [append(tmp_path / f"{number}.log", HEALTHY) for number in range(40)]
+    for path in paths:
+        follower.add(path)
     for _ in range(10):
-        turn(follower)
+        urgent(follower, *paths)
+        rest(follower)
     follower.close()
     assert len(b"".join(sought)) <= 40 * len(HEALTHY)
 
@@ -86,17 +99,9 @@ def test_new_content_of_an_urgent_file_is_sought_anew(
     follower = follow(40)
     live = append(tmp_path / "live.log", b"step 1 loss NaN\n")
     follower.add(live)
-    assert turn(follower) == {"live.log": b"step 1 loss NaN\n"}
+    assert urgent(follower, live) == {"live.log": b"step 1 loss NaN\n"}
     live.write_bytes(b"")
-    turn(follower, live)
+    urgent(follower, live)
     append(live, b"loss NaN\n")
-    turns = turn(follower, live), turn(follower, live)
+    turns = urgent(follower, live), urgent(follower, live)
     assert {"live.log": b"loss NaN\n"} in turns
-
-
-def test_of_few_bytes_none_is_read_before_others(tmp_path: Path) -> None:
-    follower = Follower(urgent=lambda data: pytest.fail("it was sought"))
-    for number in range(4):
-        follower.add(append(tmp_path / f"{number}.log", HEALTHY[: QUICK_BYTES // 4]))
-    assert len([*follower.read(None, 0.0)]) == 4
-    follower.close()

@@ -22,8 +22,6 @@ UNSETTLED_SECONDS = 1.0
 """Seconds between two checks of names whose file is gone, unreadable or replaced, since no event
 reports when it can be read. A choice: longer delays such files, shorter costs more calls."""
 
-QUICK_BYTES = 64 * 1024
-"""If no more bytes are unread, no file is read before others: judging them takes some 50 ms."""
 GLANCE_BYTES = 2 * 1024 * 1024
 """Bytes of a turn that are searched for urgent ones; a choice: the scan takes some 15 ms."""
 
@@ -47,7 +45,8 @@ class MountReader:
     ) -> None:
         self.mount = mount
         self._urgent = urgent
-        self._read_urgent = False  # by the last turn
+        self._checked: set[FollowedName] = set()  # since the last read that was not of urgent ones
+        self._leaves = False
         self.overdue = False
         self._journal = journal
         self._named_files = NamedFiles(journal, disk, open_files)
@@ -78,14 +77,21 @@ class MountReader:
         """Retire the files of a name that leads to another file system now."""
         self._changes.append(lambda: self._leave(path))
 
-    def submit(self, paths: Collection[Path] | None, now: float, budget: int) -> None:
-        """Read about `budget` bytes of `paths` (None: all), unless the last read goes on."""
+    def submit(
+        self, paths: Collection[Path] | None, now: float, budget: int, *, urgent: bool = False
+    ) -> None:
+        """Read about `budget` bytes of `paths` (None: all), unless the last read goes on.
+
+        `urgent`: read only files whose new bytes are; those of the others wait for another read.
+        """
         if self.idle:
             if self._changes or self._has_moved:
                 self._apply()
                 self._positions, self._has_moved = self._named_files.positions(), False
             self._submitted_at = now
-            self._pending = self._worker.submit(lambda: list(self._read(paths, now, budget)))
+            self._pending = self._worker.submit(
+                lambda: list(self._read(paths, now, budget, urgent))
+            )
 
     def collect(self, now: float, patience: float) -> list[Chunk]:
         """The chunks of the submitted read; waits at most `patience` seconds of real time."""
@@ -106,8 +112,8 @@ class MountReader:
 
     @property
     def has_backlog(self) -> bool:
-        """Whether the last read left something for the next one; False while the thread reads."""
-        return self.idle and bool(self._backlog)
+        """Whether something is left for the next `read`; False while the thread reads."""
+        return self.idle and self._leaves
 
     def behind(self) -> int:
         """Bytes known to be written and not read."""
@@ -169,30 +175,34 @@ class MountReader:
         self._named_files.add(entry)
         known = self._named_files.entries[entry.path]
         known.elsewhere = False
-        self._backlog[known] = None
+        self._backlog[known], self._leaves = None, True
 
     def _leave(self, path: Path) -> None:
         self._named_files.entries[path].elsewhere = True
 
-    def _read(self, paths: Collection[Path] | None, now: float, budget: int) -> Iterator[Chunk]:
+    def _read(
+        self, paths: Collection[Path] | None, now: float, budget: int, urgent: bool
+    ) -> Iterator[Chunk]:
         self._named_files.recall(now)
         chosen = self._chosen(paths, now)
-        for entry in chosen:
-            if self._read_urgent and entry in self._backlog and entry.is_settled:
-                continue  # the last turn checked it, and read only urgent files
+        for entry, is_new in chosen.items():
+            if not is_new and entry in self._checked and entry.is_settled:
+                continue
             self._at = entry.path
             self._named_files.check(entry, now)
             if entry.is_settled:
                 self._unsettled.pop(entry, None)
             else:
                 self._unsettled[entry] = None
+        self._checked = {*self._checked, *chosen} if urgent else set()
         yield from self._drain()
         for entry in chosen:
             for tail in entry.due():
                 tail.note_look(now)
         turns = deque(entry for entry in chosen if entry.due())
         self._backlog = dict.fromkeys(turns)
-        turns = deque(self._urgent_of(turns)) or turns
+        if urgent:
+            turns = deque(self._urgent_of(turns))
         while turns and budget > 0:
             entry = turns.popleft()
             del self._backlog[entry]
@@ -203,22 +213,22 @@ class MountReader:
                 turns.append(entry)
                 self._backlog[entry] = None
             yield from self._drain()
-        yield from self._peeks(now)
+        if not urgent:
+            self._leaves = bool(self._backlog)
+            yield from self._peeks(now)
 
     def _urgent_of(self, turns: Collection[FollowedName]) -> list[FollowedName]:
-        """The names with urgent bytes; none in every second turn, which is for all names."""
+        """The names with urgent bytes among those that were not searched yet."""
         tails = [(tail.unread, entry, tail) for entry in turns for tail in entry.due()]
         found: dict[FollowedName, None] = {}
-        is_due = not self._read_urgent and sum(unread for unread, _, _ in tails) > QUICK_BYTES
         left = GLANCE_BYTES
         # A file with little to read is live; of a long backlog, nothing is urgent any more.
-        for _, entry, tail in sorted(tails, key=itemgetter(0)) if is_due else ():
+        for _, entry, tail in sorted(tails, key=itemgetter(0)):
             with contextlib.suppress(OSError):  # reading the file reports the error
                 data = tail.glance(min(left, CHUNK_BYTES))
                 left -= len(data)
                 if data and self._urgent(data):
                     found[entry] = None
-        self._read_urgent = bool(found)
         return [*found]
 
     def _due_peeks(self, now: float) -> list[Tail]:
@@ -229,21 +239,22 @@ class MountReader:
         self._named_files.finish()
         return list(self._drain())
 
-    def _chosen(self, paths: Collection[Path] | None, now: float) -> dict[FollowedName, None]:
+    def _chosen(self, paths: Collection[Path] | None, now: float) -> dict[FollowedName, bool]:
+        """The names to read; True: something may have changed since they were checked."""
         entries, places = self._named_files.entries, self._named_files.places
-        chosen = dict(self._backlog)
+        chosen = dict.fromkeys(self._backlog, False)
         if now - self._unsettled_at >= UNSETTLED_SECONDS:
             self._unsettled_at = now
-            chosen |= self._unsettled
+            chosen |= dict.fromkeys(self._unsettled, True)
         if paths is None:
-            return chosen | dict.fromkeys(entries.values())
+            return chosen | dict.fromkeys(entries.values(), True)
         for path in paths:
             entry = entries.get(path) or places.get(path)
             if entry is not None:
-                chosen[entry] = None
+                chosen[entry] = True
         for tail in self._due_peeks(now):
             if tail.key in self._named_files.live:
-                chosen[self._named_files.live[tail.key][0]] = None
+                chosen[self._named_files.live[tail.key][0]] = True
         return chosen
 
     def _serve(self, entry: FollowedName, now: float) -> int:

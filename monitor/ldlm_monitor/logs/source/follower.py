@@ -46,7 +46,7 @@ class Follower:
     The local disks have a thread, and so has each network file system. `read` waits for them
     briefly; chunks that come later are returned by a later `read`. `open_files`: how many files of
     one file system may stay open; None: as many as the process can afford. `journal` gets the
-    notices. Files whose new bytes are `urgent` are read before others, in a turn of their own.
+    notices. `urgent`: whether bytes cannot wait until others are judged.
     Tests replace `disk` and `mounts`.
     """
 
@@ -101,6 +101,24 @@ class Follower:
         until = time.monotonic() + PATIENCE_SECONDS
         for reader in self._remote.values():
             yield from reader.collect(now, max(0.0, until - time.monotonic()))
+
+    def read_urgent(
+        self, paths: Collection[Path] | None, now: float, budget: int = TURN_BYTES
+    ) -> Iterator[Chunk]:
+        """As `read`, but only of files whose new bytes are urgent; the others wait for `read`.
+
+        Bytes are searched once. A `read` finds what `paths` were here, and does not need them.
+        """
+        self._route(paths, now)
+        asked = [(each, self._share(each, paths)) for each in self._all()]
+        asked = [(each, share) for each, share in asked if share is None or share]
+        for reader, share in asked:
+            reader.submit(share, now, budget, urgent=True)
+        until = time.monotonic() + PATIENCE_SECONDS
+        for reader, _ in asked:
+            local = reader is self._local
+            patience = LOCAL_SECONDS if local else max(0.0, until - time.monotonic())
+            yield from reader.collect(now, patience)
 
     @property
     def has_backlog(self) -> bool:

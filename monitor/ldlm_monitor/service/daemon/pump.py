@@ -4,6 +4,7 @@ import logging
 import math
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
@@ -20,7 +21,7 @@ from ldlm_monitor.logs.source.follower import Follower, StdinSource
 from ldlm_monitor.logs.source.input_patterns import STANDARD_INPUT, resolve
 from ldlm_monitor.logs.source.notices import Journal
 from ldlm_monitor.logs.source.timed_disk import TimedDisk
-from ldlm_monitor.logs.source.wake import Rota, Waker
+from ldlm_monitor.logs.source.wake import GATHER_SECONDS, Rota, Waker
 from ldlm_monitor.service.config import Settings
 from ldlm_monitor.service.daemon.backfill import Backfill
 from ldlm_monitor.service.daemon.discovery import Inputs
@@ -44,6 +45,9 @@ EDGE_SECONDS = 5.0
 """Seconds between two reads of the daemon's own metrics: the default evaluation interval."""
 COMMIT_SECONDS = 10.0
 """Seconds between commits without alerts. A choice: fewer writes, more read again after a kill."""
+LOOK_SECONDS = 0.02
+"""Seconds for which a turn judges before it looks for urgent bytes in files that changed since: a
+choice; as long for all that is not urgent as for what is, if that takes longer."""
 NEWS_SECONDS = 3600.0
 """Alerts of a history are sent up to so many seconds after its last byte: people saw older ones."""
 
@@ -87,6 +91,7 @@ class Pump:
         self._rota = Rota(self.waker.watches)
         self._looked_at = self._edge_at = self._commit_at = -math.inf
         self._unreadable: set[str] = set()
+        self._noted: set[Path] = set()  # paths that changed while a turn judged
         self._budget = TurnBudget()
         self._stdin: StdinSource | None = None
         self._committed: tuple[int, int, int] | None = None
@@ -138,26 +143,23 @@ class Pump:
         self._is_whole = False
         self._lag.begin(now)
         everything = dirty is None or now - self._looked_at >= POLL_SECONDS
-        dirty = dirty or ()
+        dirty = {*(dirty or ()), *self._noted}
+        self._noted.clear()
         self._looked_at = now if everything else self._looked_at
         began = time.monotonic()
         self._join(now, None if everything else dirty)
-        transitions: list[Transition] = []
         if self.probing is not None and self.caught_up:
             reads = self.store.read_log
-            transitions += self.probing.judge(self.monitor, reads, self.recorder, now)
+            self._send(self.probing.judge(self.monitor, reads, self.recorder, now), now)
         # After a long first reading, what came meanwhile is not of `now`: the next turn reads it.
         if self.caught_up or time.monotonic() - began < LATE_SECONDS:
             part = self._rota.turn(self.inputs.followed) if everything else set()
-            transitions += self._read(part if part is None else part.union(dirty), now)
+            self._read(part if part is None else part.union(dirty), now)
         self._note_edge(now, everything=everything)
         self._backfill.release(now)
-        transitions += self._backfill.take_live()
-        transitions = self._backfill.hold(transitions + self.monitor.tick(now))
-        wall = now - self.monitor.ahead  # the wall clock, by which senders work
-        self.dispatcher.dispatch(transitions, wall)
-        self.dispatcher.end_acknowledgements(transitions, self.monitor.engine.active_keys)
-        if transitions or self.journal.notices or now >= self._commit_at:
+        self._send(self._backfill.take_live() + self.monitor.tick(now), now)
+        self.dispatcher.end_acknowledgements([], self.monitor.engine.active_keys)
+        if self.journal.notices or now >= self._commit_at:
             self._commit(now)
         for notice in self.journal.drain():
             log.warning("%s", notice)
@@ -197,7 +199,7 @@ class Pump:
         picture_at = self.pictures.due if self.pictures.is_old else None
         stdin_peek = None if self._stdin is None else self._stdin.next_peek()
         times = (self.monitor.due(), self.follower.next_peek(), stdin_peek, picture_at)
-        look_at = self._looked_at + POLL_SECONDS
+        look_at = self._looked_at + POLL_SECONDS if not self._noted else now + GATHER_SECONDS
         until = min([look_at, *(time for time in times if time is not None)])
         return max(until - now, 0.0)
 
@@ -212,29 +214,62 @@ class Pump:
         self.follower.close()
         self._calls.close()
 
-    def _read(self, dirty: Collection[Path] | None, now: float) -> list[Transition]:
-        """Read and judge new bytes of the files `dirty`; None means all files."""
-        transitions: list[Transition] = []
-        chunks = list(self.follower.read(dirty, now, self._budget.size))
+    def _read(self, dirty: Collection[Path] | None, now: float) -> None:
+        """Read and judge new bytes of the files `dirty` (None: all); urgent ones come first."""
+        self._judge([*self.follower.read_urgent(dirty, now, self._budget.size)], now)
+        chunks = [*self.follower.read((), now, self._budget.size)]
         piped = [] if self._stdin is None else [*self._stdin.read(now)]
         self._lag.read([chunk.path for chunk in (*chunks, *piped)], self._late(now))
-        began = time.perf_counter()
-        if chunks:
-            self.store.read_log.note(chunks, now, self._lag.last_turn)
-        for chunk in chunks:
-            transitions += self._feed(chunk, now)
-        size, spent = sum(len(chunk.data) for chunk in chunks), time.perf_counter() - began
+        size, began = sum(len(chunk.data) for chunk in chunks), time.perf_counter()
+        self._judge(chunks, now, looks=True)
+        spent = time.perf_counter() - began
         self._budget.note(size, spent, has_backlog=self.follower.has_backlog)
         if self._stdin is not None:
             for chunk in piped:
-                transitions += self._feed(chunk, now)
+                self._send(self._feed(chunk, now), now)
             if self._stdin.ended and not self.ended:
                 self.ended = not self.inputs.patterns.sources
                 if self.ended and self.recorder is not None:
                     self.recorder.finished(["-"], now)
-                transitions += self.monitor.finish(now, ["-"]) if self.ended else []
+                self._send(self.monitor.finish(now, ["-"]) if self.ended else [], now)
         self._lag.judged()
-        return transitions
+
+    def _judge(self, chunks: list[Chunk], now: float, *, looks: bool = False) -> None:
+        """Judge chunks in their order. `looks`: meanwhile, urgent files that changed come first."""
+        if chunks:
+            self.store.read_log.note(chunks, now, self._lag.last_turn)
+        look_at, waiting = time.perf_counter() + LOOK_SECONDS, deque(chunks)
+        while waiting:
+            self._send(self._feed(waiting.popleft(), now), now)
+            if not looks or (began := time.perf_counter()) < look_at:
+                continue
+            urgent = self._look(now)
+            paths = {chunk.path for chunk in urgent}
+            self._send(
+                [t for each in waiting if each.path in paths for t in self._feed(each, now)], now
+            )
+            waiting = deque(each for each in waiting if each.path not in paths)
+            self._judge(urgent, now)
+            ended = time.perf_counter()
+            look_at = ended + max(LOOK_SECONDS, ended - began)
+
+    def _look(self, now: float) -> list[Chunk]:
+        """New bytes of urgent files among those that changed since the turn began."""
+        changed = set() if self.waker.polling else self.waker.wait(0)
+        if changed is None:  # events were lost: the next turn looks at every file
+            self._looked_at = -math.inf
+        if not changed:
+            return []
+        self._noted |= changed
+        return [*self.follower.read_urgent(changed, now, self._budget.size)]
+
+    def _send(self, transitions: list[Transition], now: float) -> None:
+        """Queue alerts, but those of runs that are read in part."""
+        if transitions := self._backfill.hold(transitions):
+            self.dispatcher.dispatch(transitions, now - self.monitor.ahead)  # senders' wall clock
+            self.dispatcher.end_acknowledgements(transitions, self.monitor.engine.active_keys)
+            if any(each.state != "pending" for each in transitions):
+                self._commit_at = -math.inf  # a restart would send them again
 
     def _late(self, now: float) -> Iterator[tuple[str, float]]:
         """The files with bytes that were not judged, and up to when (Unix s) each was."""
