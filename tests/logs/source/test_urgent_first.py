@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.base.chunk import Chunk
+from ldlm_monitor.logs.source.file_system_reader import QUICK_BYTES
 from ldlm_monitor.logs.source.follower import Follower
 from ldlm_monitor.logs.source.split import CHUNK_BYTES
 
@@ -39,7 +40,7 @@ def names_of(chunks: Iterable[Chunk]) -> dict[str, bytes]:
 
 
 def urgent(follower: Follower, *paths: Path) -> dict[str, bytes]:
-    return names_of(follower.read_urgent(paths, 0.0))
+    return names_of(follower.read_urgent(paths, 0.0, least=0))
 
 
 def rest(follower: Follower) -> dict[str, bytes]:
@@ -105,3 +106,12 @@ def test_new_content_of_an_urgent_file_is_sought_anew(
     append(live, b"loss NaN\n")
     turns = urgent(follower, live), urgent(follower, live)
     assert {"live.log": b"loss NaN\n"} in turns
+
+
+def test_of_few_bytes_none_is_read_before_others(tmp_path: Path) -> None:
+    follower = Follower(urgent=lambda data: pytest.fail("it was sought"))
+    for number in range(4):
+        follower.add(append(tmp_path / f"{number}.log", HEALTHY[: QUICK_BYTES // 4]))
+    assert [*follower.read_urgent(None, 0.0)] == []
+    assert len([*follower.read((), 0.0)]) == 4
+    follower.close()

@@ -352,7 +352,7 @@ def test_what_was_read_of_a_copy_before_a_kill_is_not_counted_again(rotated, mon
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Dispatcher, "dispatch", killed)
+        patch.setattr(Dispatcher, "end_acknowledgements", killed)
         with pytest.raises(KeyboardInterrupt):
             rotated.look()
     assert rotated.samples() == 245

@@ -162,7 +162,7 @@ def test_a_file_that_grows_faster_than_it_is_read_does_not_hide_a_hang(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = MountReader.submit
-    monkeypatch.setattr(MountReader, "submit", lambda *given: read(*given[:3], 1))
+    monkeypatch.setattr(MountReader, "submit", lambda *given: read(*given[:3], 1, *given[4:]))
     for second in range(62, 140, 3):
         watched.write("waiting for rank 3\n" * 20_000, second)
         watched.look(second)

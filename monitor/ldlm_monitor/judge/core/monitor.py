@@ -212,7 +212,7 @@ class Monitor:
             transitions=self._transitions.items(),
             monitor=self.own.view(),
             points=tuple(chain(*chain(*self._points(self.clock).values()))),
-            curves={run.name: run.values.curves() for run in self.runs},
+            curves={run.name: run.curves() for run in self.runs},
         )
 
     def _view(self, run: TrainingRun) -> RunView:

@@ -49,12 +49,13 @@ def decided(
     recent: dict[str, list[Event]] = {}
     for event in events:
         recent.setdefault(event.run, []).append(event)
-    return tuple(found), tuple(
-        view.model_copy(update={"decision": of_run(run, found, recent.get(view.name, ()))})
-        if (run := fleet.get(view.name)) is not None
-        else view
-        for view in runs
-    )
+    shown = list[RunView]()
+    for view in runs:
+        run = fleet.get(view.name)
+        decision = None if run is None else of_run(run, found, recent.get(view.name, ()))
+        same = decision == view.decision
+        shown.append(view if same else view.model_copy(update={"decision": decision}))
+    return tuple(found), tuple(shown)
 
 
 def of_run(
@@ -167,7 +168,7 @@ def _numbers(run: TrainingRun) -> Numbers:
         return "finite"
     loss = run.values.last("loss")
     if broken.get("loss"):
-        curve = run.values.curves().get("loss")
+        curve = run.curves().get("loss")
         if curve is not None and not any(map(math.isfinite, curve.means)):
             return "never"
         return "passed" if loss is not None and math.isfinite(loss) else "lasting"
@@ -182,7 +183,7 @@ def rollback(run: TrainingRun) -> tuple[int | None, tuple[int, int] | None]:
 
     These are from the beginning of the spike before it, if there is one, to the first bad step.
     """
-    curve = run.values.curves().get("loss")
+    curve = run.curves().get("loss")
     if curve is None or run.progress.step is None:
         return None, None
     bad = next((index for index, count in enumerate(curve.nonfinite) if count), None)

@@ -9,7 +9,7 @@ from ldlm_monitor.base.histogram import Histogram
 from ldlm_monitor.base.names import RESTARTS, RUN_STATES, STEP_DURATION
 from ldlm_monitor.base.points import DERIVED_STEP_SECONDS, Labels, Measured, Point, make_labels
 from ldlm_monitor.base.records import Event, Heartbeat, Position, Sample, SampleBlock, TimedRows
-from ldlm_monitor.base.snapshot import Health, RunView, VerdictView
+from ldlm_monitor.base.snapshot import CurveView, Health, RunView, VerdictView
 from ldlm_monitor.judge.run.accounted_steps import AccountedSteps, goodput_points
 from ldlm_monitor.judge.run.endings import is_by_person
 from ldlm_monitor.judge.run.file_rows import FileRows, ValueSource
@@ -37,6 +37,8 @@ class TrainingRun:
         self._state_labels = {state: make_labels(run=name, state=state) for state in RUN_STATES}
         self._states: tuple[str, list[Point]] = ("", [])
         self._points: list[Point] | None = None
+        self._viewed: tuple[object, RunView] | None = None  # the last view, and what was judged
+        self._curves: Mapping[str, CurveView] | None = None
         self.values = RunValues(name)
         self.life = Lifecycle(started, stall, first)
         self.progress = Progress(self.life)
@@ -63,7 +65,7 @@ class TrainingRun:
         is behind. `timed`: they were written at their times; if false, those are an order.
         """
         self.life.timed = timed or found[0].first.time is not None
-        self._points = None
+        self._changed()
         (item, (at, *_), _), *_ = found
         if isinstance(item, Event):
             return self._observe_event(item, at, judged)
@@ -99,24 +101,29 @@ class TrainingRun:
     def tick(self, at: float) -> bool:
         """Run the timers that are due at `at`; returns whether the state changed."""
         changed = self.life.tick(at)
-        self._points = None if changed else self._points
+        if changed:
+            self._changed()
         return changed
+
+    def _changed(self) -> None:
+        """Note a change of what is exported and shown."""
+        self._points = self._viewed = self._curves = None
 
     def set_stall(self, stall: Stall) -> None:
         """Use other limits of stalls from now on."""
         self.life.set_stall(stall)
-        self._points = None
+        self._changed()
 
     def shift(self, seconds: float) -> None:
         """Leave a clock's jump of `seconds` out of the time since the last step and the pace."""
         self.progress.shift(seconds)
         self.findings.shift(seconds)
-        self._points = None
+        self._changed()
 
     def finish(self, at: float) -> None:
         """Process the end of the input: no record follows that could refute an assumed end."""
         self.life.finish(at)
-        self._points = None
+        self._changed()
 
     def measured(self) -> Measured:
         """The values, durations and steps measured since the last call, for the detectors."""
@@ -150,12 +157,12 @@ class TrainingRun:
     def read_to(self, at: float) -> None:
         """Note up to when (Unix seconds) the run's files were read; infinite: to the present."""
         self.life.read_to = at
-        self._points = None
+        self._changed()
 
     def end_at(self, at: float) -> None:
         """Note when the run's files end (Unix seconds); infinite: they are followed."""
         self.life.ends_at = at
-        self._points = None
+        self._changed()
 
     def points(self, at: float) -> list[Point]:
         """The exported series at `at` (Unix seconds).
@@ -203,8 +210,28 @@ class TrainingRun:
             reports_gpus=self.values.last("gpu_utilization_ratio") is not None,
         )
 
+    def curves(self) -> Mapping[str, CurveView]:
+        """The curves of the whole run by quantity; the same object until it changes."""
+        if self._curves is None:
+            self._curves = self.values.curves()
+        return self._curves
+
     def view(self, health: Health, now: float | None = None, **judged: Any) -> RunView:
-        """The run for views at `now` (None: its last step); `judged`: what other rooms decide."""
+        """The run for views at `now` (None: its last step); `judged`: what other rooms decide.
+
+        Made anew when it changes; until then only its account of time goes on.
+        """
+        known, self._viewed = self._viewed, None
+        if known is None or known[0] != (health, judged):
+            view = self._new_view(health, now, **judged)
+        elif self.life.ended:
+            view = known[1]
+        else:
+            view = known[1].model_copy(update={"goodput": self._goodput(now)})
+        self._viewed = (health, judged), view
+        return view
+
+    def _new_view(self, health: Health, now: float | None, **judged: Any) -> RunView:
         life = self.life
         return RunView(
             name=self.name,

@@ -23,7 +23,7 @@ from ldlm_monitor.logs.source.file_system import (
     MountTable,
     read_mounts,
 )
-from ldlm_monitor.logs.source.file_system_reader import MountReader
+from ldlm_monitor.logs.source.file_system_reader import QUICK_BYTES, MountReader
 from ldlm_monitor.logs.source.input_patterns import STANDARD_INPUT
 from ldlm_monitor.logs.source.notices import Journal
 from ldlm_monitor.logs.source.open_files import FollowedName, affordable_files
@@ -103,17 +103,23 @@ class Follower:
             yield from reader.collect(now, max(0.0, until - time.monotonic()))
 
     def read_urgent(
-        self, paths: Collection[Path] | None, now: float, budget: int = TURN_BYTES
+        self,
+        paths: Collection[Path] | None,
+        now: float,
+        budget: int = TURN_BYTES,
+        *,
+        least: int = QUICK_BYTES,
     ) -> Iterator[Chunk]:
         """As `read`, but only of files whose new bytes are urgent; the others wait for `read`.
 
-        Bytes are searched once. A `read` finds what `paths` were here, and does not need them.
+        Bytes are searched once, and only while more than `least` of a file system are unread. The
+        next `read` finds what `paths` were here, and does not need them.
         """
         self._route(paths, now)
         asked = [(each, self._share(each, paths)) for each in self._all()]
         asked = [(each, share) for each, share in asked if share is None or share]
         for reader, share in asked:
-            reader.submit(share, now, budget, urgent=True)
+            reader.submit(share, now, budget, least)
         until = time.monotonic() + PATIENCE_SECONDS
         for reader, _ in asked:
             local = reader is self._local

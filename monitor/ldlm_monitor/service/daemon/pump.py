@@ -261,7 +261,7 @@ class Pump:
         if not changed:
             return []
         self._noted |= changed
-        return [*self.follower.read_urgent(changed, now, self._budget.size)]
+        return [*self.follower.read_urgent(changed, now, self._budget.size, least=0)]
 
     def _send(self, transitions: list[Transition], now: float) -> None:
         """Queue alerts, but those of runs that are read in part."""
