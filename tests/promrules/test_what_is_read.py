@@ -8,6 +8,7 @@ from ldlm_promrules.promql import parse
 from ldlm_promrules.promql.expression import (
     ROUNDING_SECONDS,
     counts_samples,
+    keeps_apart,
     max_range,
     metric_names,
     names_its_metrics,
@@ -92,6 +93,21 @@ def test_a_limit_on_an_age_is_no_use_of_time(text: str, uses: bool) -> None:
 )  # fmt: skip
 def test_some_results_depend_on_the_number_of_samples(text: str, counts: bool) -> None:
     assert counts_samples(parse(text), 5.0) is counts
+
+
+@pytest.mark.parametrize(
+    ("text", "apart"),
+    [
+        ("a > 1 and on (run) b", True), ("a + on (job) b", False), ("a + ignoring (run) b", False),
+        ("sum by (run) (a)", True), ("sum without (job) (a)", True), ("sum(a)", False),
+        ("sum without (run) (a)", False), ("topk by (run) (scalar(a), b)", False),
+        ('count_values by (run) ("run", a)', False), ("absent(a)", False), ("a > scalar(b)", False),
+        ('label_replace(a, "run", "x", "", "")', False), ("time() - a > 3 * b", True),
+        ("vector(1)", True), ("max_over_time(sum(a)[5m:])", False),
+    ],
+)  # fmt: skip
+def test_some_results_keep_the_values_of_a_label_apart(text: str, apart: bool) -> None:
+    assert keeps_apart(parse(text).root, "run") is apart
 
 
 def read(text: str) -> dict[str, Input]:

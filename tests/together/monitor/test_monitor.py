@@ -145,6 +145,41 @@ def test_runs_that_fail_at_once_are_judged_together_within_half_a_second() -> No
     assert reported(later) == [("NonFiniteLoss", "firing")] * (len(failing) - AT_ONCE)
 
 
+def test_an_urgent_fact_has_its_run_judged_at_once_and_the_others_at_their_slots() -> None:
+    monitor = Monitor()
+    one, other = (Feeder(monitor, f"{name}.jsonl") for name in ("one", "other"))
+    for feeder in (one, other):
+        feeder.append('{"step": 1, "loss": 2.5, "loss_scale": 8}\n', 1)
+    one.wait(5)
+    assert other.append('{"step": 2, "loss": 2.5, "loss_scale": 0.5}\n', 6) == []
+    assert reported(one.append('{"step": 2, "loss": NaN}\n', 7)) == [("NonFiniteLoss", "firing")]
+    found = one.wait(10)
+    assert reported(found) == [("LossScaleCollapsed", "firing")]
+    assert [each.time - START for each in found] == [10]
+
+
+def test_a_view_of_a_run_is_made_anew_when_the_run_changes() -> None:
+    monitor = Monitor()
+    one, other = (Feeder(monitor, f"{name}.jsonl") for name in ("one", "other"))
+    for step in range(1, 9):
+        for feeder in (one, other):
+            feeder.append(f'{{"step": {step}, "loss": 2.5}}\n', step)
+    one.wait(10)
+    before = monitor.snapshot()
+    one.append('{"step": 9, "loss": 2.25}\n', 11)
+    one.wait(15)
+    (changed, kept), old = monitor.snapshot().runs, before.runs[1]
+    assert (changed.step, changed.statistics["loss"].current) == (9, 2.25)
+    assert kept.statistics is old.statistics, "it is the view of before"
+    assert kept.goodput.total_seconds > old.goodput.total_seconds
+    assert kept == monitor.runs.get("other")._new_view(
+        kept.health, monitor.clock, reasons=(), failed_rank=None, detected=kept.detected, host=None
+    )
+    curves = monitor.snapshot().curves
+    assert curves["other"] is before.curves["other"]
+    assert curves["one"] is not before.curves["one"]
+
+
 def test_it_resolves_five_minutes_after_the_last_one() -> None:
     feeder = trained()
     feeder.append(NAN, 100.0)

@@ -14,11 +14,12 @@ from ldlm_monitor.base.errors import RuleError
 from ldlm_monitor.base.names import LAST_EVENT
 from ldlm_monitor.base.points import Labels, Point, make_labels
 from ldlm_monitor.judge.core.rule_engine import RuleEngine
-from ldlm_monitor.judge.core.rules_due import VALUE_SECONDS
+from ldlm_monitor.judge.core.rules_due import VALUE_SECONDS, OfRun
 from ldlm_promrules.alerting import ActiveAlert, RecordingRule, RuleSet, load_rules
 from ldlm_promrules.promql import Evaluator, Expression, parse
-from ldlm_promrules.promql.expression import names_its_metrics
+from ldlm_promrules.promql.expression import keeps_apart, names_its_metrics
 from ldlm_promrules.samples import Matcher, Query, VectorSample
+from ldlm_promrules.series.series_store import SeriesStore
 from tests.promrules.expressions import expressions
 
 START = 1_699_999_200.0
@@ -198,6 +199,33 @@ def test_an_empty_side_and_a_series_without_a_change_ask_nothing(text: str, comp
     assert len(engine.computed) == computed
 
 
+@given(
+    text=st.sampled_from((*WORTH_REMEMBERING, "count_values('run', steps)", "topk(1, steps)"))
+    | expressions(START),
+    values=st.lists(st.dictionaries(st.sampled_from(SERIES), VALUES), min_size=1, max_size=3),
+)
+def test_a_rule_that_keeps_runs_apart_answers_of_one_as_if_there_were_no_other(
+    text: str, values: list[dict[tuple[str, Labels], float]]
+) -> None:
+    expression = accepted(text)
+    assume(expression is not None and keeps_apart(expression.root, "run"))
+    store = SeriesStore(INTERVAL, 3600.0)
+    for slot, present in enumerate(values):
+        store.append([[Point(*series, value) for series, value in present.items()]], START + slot)
+    alone = OfRun(store)
+    alone.run = "a"
+    try:
+        whole = Evaluator(store)(expression, START + len(values))
+    except RuleError:
+        return
+    found = Evaluator(alone)(expression, START + len(values))
+    wanted, shown = (
+        {each.labels: repr(each.value) for each in part if ("run", "a") in each.labels}
+        for part in (whole, found)
+    )
+    assert shown == wanted
+
+
 AGE = f"max by (run) ({LAST_EVENT}{{kind='oom'}})"
 
 
@@ -283,12 +311,19 @@ class EveryRule(RuleEngine):
 
 
 @given(
-    st.lists(st.tuples(PAUSES, CHANGES, st.sampled_from([None, "a", "b"])), min_size=1, max_size=40)
+    st.lists(
+        st.tuples(PAUSES, CHANGES, st.sampled_from([None, "a", "b"]), st.sampled_from([None, "a"])),
+        min_size=1,
+        max_size=40,
+    )
 )
 def test_the_alerts_are_those_of_an_engine_that_evaluates_every_rule_each_time(
-    scrapes: list[tuple[float, dict[tuple[str, Labels], float | None], str | None]],
+    scrapes: list[tuple[float, dict[tuple[str, Labels], float | None], str | None, str | None]],
 ) -> None:
-    """On the grid and between its slots, where urgent facts and ends of `for` are judged."""
+    """On the grid and between its slots, where ends of `for` and urgent facts of a run are judged.
+
+    Of such a run alone the series are new.
+    """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rules.yml"
         path.write_text(RULES)
@@ -296,18 +331,24 @@ def test_the_alerts_are_those_of_an_engine_that_evaluates_every_rule_each_time(
     engines, at = (RuleEngine(rules, INTERVAL), EveryRule(rules, INTERVAL)), START
     present = dict.fromkeys(SERIES[::2], 1.0)
     newest: list[tuple[float, str]] = []  # values and texts of the last minute
-    for pause, changes, over in scrapes:
-        ended = frozenset({over})
+    points: list[Point] = []
+    for pause, changes, over, run in scrapes:
+        ended, only = frozenset({over}), run if points else None
         times = [due for due in (engines[0].due(),) if due < at + pause]
         at += pause
         for series, value in changes.items():
             present.pop(series, None)
             if value is not None:
                 present[series] = value
-        points = [Point(*series, value) for series, value in present.items()]
-        for time in (*times, at):
+        new = [Point(*series, value) for series, value in present.items()]
+        for time, part in (*zip(times, [None] * len(times), strict=True), (at, only)):
+            if part is None:
+                points = new
+            else:
+                points = [each for each in points if ("run", part) not in each.labels]
+                points += [each for each in new if ("run", part) in each.labels]
             found, expected = (
-                engine.evaluate([points, engine.points({})], time, ended.__contains__)
+                engine.evaluate([points, engine.points({})], time, ended.__contains__, only=part)
                 for engine in engines
             )
             assert [*map(lasting, found)] == [*map(lasting, expected)]
