@@ -91,6 +91,16 @@ _TRAIN = (
     ("ldlm_train_memory_allocated_bytes", "Accelerator memory allocated."),
     ("ldlm_train_memory_reserved_bytes", "Accelerator memory reserved."),
     ("ldlm_train_metric", "Every other numeric key of the log.", "name"),
+    (
+        "ldlm_train_metric_silence_steps",
+        "Steps for which a key that came regularly has not come, while its file's steps go on.",
+        "name",
+    ),
+    (
+        "ldlm_train_metric_silence_ratio",
+        "The same over the longest such gap before.",
+        "name",
+    ),
     ("ldlm_train_nonfinite_total", "NaN and infinite values seen.", "quantity"),
     (LAST_NONFINITE, "When a value was NaN or infinite last, in Unix time.", "quantity"),
     ("ldlm_train_skipped_steps_total", "Optimizer steps skipped."),

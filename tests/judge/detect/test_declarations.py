@@ -21,8 +21,12 @@ ROWS = 600
 
 
 def detected(quantity: str) -> set[str]:
-    """The detectors' metrics of a run that logs one quantity: first a NaN, then noise."""
-    values = [math.nan, *(2.0 + row * 37 % 11 / 10 for row in range(1, ROWS))]
+    """The detectors' metrics of two runs that log one quantity: a NaN, noise, and in one zeros."""
+    noise = [math.nan, *(2.0 + row * 37 % 11 / 10 for row in range(1, ROWS))]
+    return _metrics(quantity, noise) | _metrics(quantity, [*noise, *[0.0] * ROWS])
+
+
+def _metrics(quantity: str, values: list[float]) -> set[str]:
     rows = [json.dumps({"step": step, quantity: value}) for step, value in enumerate(values)]
     monitor = Monitor()
     data = "".join(row + "\n" for row in rows).encode()

@@ -39,8 +39,8 @@ class TrainingRun:
         self._points: list[Point] | None = None
         self._viewed: tuple[object, RunView] | None = None  # the last view, and what was judged
         self._curves: Mapping[str, CurveView] | None = None
-        self.values = RunValues(name)
         self.life = Lifecycle(started, stall, first)
+        self.values = RunValues(name, self.life.steps)
         self.progress = Progress(self.life)
         self.steps = AccountedSteps()
         self.findings = Findings(self.life)
