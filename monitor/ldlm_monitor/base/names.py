@@ -92,12 +92,12 @@ _TRAIN = (
     ("ldlm_train_memory_reserved_bytes", "Accelerator memory reserved."),
     ("ldlm_train_metric", "Every other numeric key of the log.", "name"),
     (
-        "ldlm_train_metric_silence_steps",
+        "ldlm_detect_metric_silence_steps",
         "Steps for which a key that came regularly has not come, while its file's steps go on.",
         "name",
     ),
     (
-        "ldlm_train_metric_silence_ratio",
+        "ldlm_detect_metric_silence_ratio",
         "The same over the longest such gap before.",
         "name",
     ),

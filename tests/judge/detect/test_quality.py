@@ -7,8 +7,12 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from ldlm_monitor.judge.detect.detector import Detector
-from ldlm_monitor.judge.detect.evaluation import EvaluationDetector
-from ldlm_monitor.judge.detect.policy import DriftDetector, EntropyDetector, RewardSpreadDetector
+from ldlm_monitor.judge.detect.evaluation_loss import EvaluationDetector
+from ldlm_monitor.judge.detect.reinforcement import (
+    DriftDetector,
+    EntropyDetector,
+    RewardSpreadDetector,
+)
 from ldlm_monitor.judge.detect.zero_rows import GradientZeroDetector, LearningRateDetector
 
 

@@ -43,7 +43,7 @@ def test_a_loss_that_comes_no_longer_is_missed(at_once: bool, gone: dict[str, No
 
 def test_what_comes_seldom_is_missed_after_longer(at_once: bool) -> None:
     rows = [row for step in range(0, 400, 10) for row in logged([step], loss=2.5)]
-    rows += [row for step in range(0, 400) for row in logged([step])]
+    rows += [row for step in range(400) for row in logged([step])]
     rows.sort(key=lambda row: row["step"] or 0)
     assert silent(rows, at_once=at_once) == {}
 

@@ -8,7 +8,7 @@ from ldlm_monitor.base.names import DETECT_PREFIX, Metric
 from ldlm_monitor.base.points import BUSY_SECONDS, Labels, Measured, Point, make_labels
 from ldlm_monitor.judge.detect.checkpoint_age import CHECKPOINT_GAUGES, checkpoint_age
 from ldlm_monitor.judge.detect.detector import Detector, Gauges
-from ldlm_monitor.judge.detect.evaluation import EvaluationDetector
+from ldlm_monitor.judge.detect.evaluation_loss import EvaluationDetector
 from ldlm_monitor.judge.detect.gradient import (
     SKIPPED_GAUGES,
     GradientDetector,
@@ -19,7 +19,11 @@ from ldlm_monitor.judge.detect.gradient import (
 from ldlm_monitor.judge.detect.loss_constant import ConstantDetector
 from ldlm_monitor.judge.detect.loss_trend import LossDetector
 from ldlm_monitor.judge.detect.memory import MemoryDetector
-from ldlm_monitor.judge.detect.policy import DriftDetector, EntropyDetector, RewardSpreadDetector
+from ldlm_monitor.judge.detect.reinforcement import (
+    DriftDetector,
+    EntropyDetector,
+    RewardSpreadDetector,
+)
 from ldlm_monitor.judge.detect.throughput import RankDetector, ThroughputDetector
 from ldlm_monitor.judge.detect.window import positive
 from ldlm_monitor.judge.detect.zero_rows import GradientZeroDetector, LearningRateDetector

@@ -1,4 +1,4 @@
-"""Quantities that stand at exactly 0: learning rate, gradient norm, spread of a policy's rewards."""
+"""Quantities that stand at exactly 0: learning rate, gradient norm, spread of rewards."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -44,7 +44,7 @@ class ZeroRows:
         others = [size for value in values if 0 < (size := abs(value)) < float("inf")]
         if others:
             self._others.extend(others)
-            self._largest = max(self._largest, max(others))
+            self._largest = max(self._largest, *others)
         at_end = next((place for place, value in enumerate(reversed(values)) if value), len(values))
         self.rows = at_end
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-SILENCE_STEPS = "ldlm_train_metric_silence_steps"
-SILENCE_RATIO = "ldlm_train_metric_silence_ratio"
+SILENCE_STEPS = "ldlm_detect_metric_silence_steps"
+SILENCE_RATIO = "ldlm_detect_metric_silence_ratio"
 KNOWN = 20
 """Steps with the quantity after which its rhythm is known. A choice: more miss what stops early,
 fewer take some values of a start for a rhythm."""
@@ -33,7 +33,9 @@ class Rhythm:
             self.longest = first - self.last
         if last - first > self.longest and len(places) > 1:
             found = [steps[place] for place in places]
-            self.longest = max(self.longest, max(b - a for a, b in pairwise(found)))
+            self.longest = max(
+                self.longest, *(later - earlier for earlier, later in pairwise(found))
+            )
         self.count += len(places) if last > self.last or first < self.last else 0
         self.last = last
 

@@ -17,7 +17,7 @@ LEAST = 30
 
 
 class RewardSpreadDetector(Detector):
-    """`reward_std_zero_rows`: last logged steps in a row at which all rewards of a group were equal.
+    """`reward_std_zero_rows`: last logged steps in a row at which all rewards were equal.
 
     Group-relative advantages are 0 then, whatever the reward: nothing is learned of these steps.
     """
