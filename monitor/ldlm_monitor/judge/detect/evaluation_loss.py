@@ -30,7 +30,8 @@ class EvaluationDetector(Detector):
     With e the lowest of the last quarter of evaluations, and at least of three, b the lowest of
     all, and s the noise of one evaluation: the gauge is (e - b) / max(2 s, 0.03 |b|). s is 1.4826
     median absolute second differences over the root of 6, the deviation of a second difference
-    of independent values: what falls or rises steadily is no noise. `eval_loss_rising_evaluations`: how many followed the lowest one.
+    of independent values: what falls or rises steadily is no noise.
+    `eval_loss_rising_evaluations`: how many evaluations followed the lowest one.
     """
 
     quantity = "eval_loss"
