@@ -10,10 +10,10 @@ from ldlm_monitor.judge.detect.window import MAD_SIGMA, Values, finite, median
 
 LAST = 3
 """Least evaluations that must all be above the lowest. A choice: fewer are noise."""
-PART = 4
-"""Of more evaluations, the last quarter: the lowest of many is far below its neighbours by chance.
+PART = 3
+"""Of more evaluations, the last third: the lowest of many is far below its neighbours by chance.
 Of 720 simulated runs of 8, 20 or 60 evaluations whose noise is 0.3, 1, 2 or 5 % of the loss, two
-alarm where none overfits; where each does, all are found with up to 2 %, 57 to 92 % with 5 %."""
+alarm where none overfits; where each does, all are found with up to 2 %, 57 to 82 % with 5 %."""
 LEAST = 5
 """Evaluations needed: three differences of differences give a first idea of the noise."""
 KEPT = 200
@@ -27,7 +27,7 @@ NOISE_FACTOR = 2.0
 class EvaluationDetector(Detector):
     """`eval_loss_rise_ratio`: how far the last evaluations are all above the lowest one.
 
-    With e the lowest of the last quarter of evaluations, and at least of three, b the lowest of
+    With e the lowest of the last third of evaluations, and at least of three, b the lowest of
     all, and s the noise of one evaluation: the gauge is (e - b) / max(2 s, 0.03 |b|). s is 1.4826
     median absolute second differences over the root of 6, the deviation of a second difference
     of independent values: what falls or rises steadily is no noise.

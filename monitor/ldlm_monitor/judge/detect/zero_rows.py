@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import ClassVar
 
 from ldlm_monitor.judge.detect.detector import Detector, Gauges
-from ldlm_monitor.judge.detect.window import RecentValues, Values
+from ldlm_monitor.judge.detect.window import RecentValues, Values, finite
 
 WINDOW = 200
 """Last values other than 0, which show the resolution. A choice: of fewer it is known badly."""
@@ -37,16 +37,15 @@ class ZeroRows:
 
     def extend(self, values: Values) -> None:
         """Add the next values; NaN and infinities are ignored."""
+        zeros = values.count(0.0)
         self.count += len(values)
-        if not any(values):
-            self.rows += len(values)
-            return
-        others = [size for value in values if 0 < (size := abs(value)) < float("inf")]
+        self.rows = self.rows + zeros if zeros == len(values) else _at_end(values)
+        others = finite(values)
+        if zeros:
+            others = [value for value in others if value]
         if others:
             self._others.extend(others)
             self._largest = max(self._largest, *others)
-        at_end = next((place for place, value in enumerate(reversed(values)) if value), len(values))
-        self.rows = at_end
 
     def is_exact(self) -> bool:
         """Whether the zeros cannot be small values that the log rounds."""
@@ -54,8 +53,13 @@ class ZeroRows:
             return False
         ranked = sorted(set(self._others.values))
         unit = min(later - earlier for earlier, later in pairwise([0.0, *ranked]))
-        small = ranked[0] * LEAST_SHARE <= self._largest
+        small = abs(ranked[0]) * LEAST_SHARE <= self._largest
         return small or self._others.values[-1] >= LEAST_UNITS * unit
+
+
+def _at_end(values: Values) -> int:
+    """How many zeros in a row there are at the end."""
+    return next((place for place, value in enumerate(reversed(values)) if value), len(values))
 
 
 class LearningRateDetector(Detector):

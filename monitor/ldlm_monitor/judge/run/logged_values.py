@@ -22,7 +22,7 @@ from ldlm_monitor.judge.run.quantity import (
     is_of_its_rank,
     labels_of,
 )
-from ldlm_monitor.judge.run.rhythm import KNOWN, SILENCE_RATIO, SILENCE_STEPS, Rhythm
+from ldlm_monitor.judge.run.rhythm import KNOWN, SILENCE_RATIO, SILENCE_STEPS, Rhythm, Steps
 
 MAX_QUANTITIES = 200
 """Most quantities of one rank; values of later ones are dropped. A choice: usual logs have fewer,
@@ -64,6 +64,7 @@ class RunValues:
             rank, source = rows.last.rank, rows.source
             quantities = self._by_rank.setdefault(rank, {})
             steps = rows.steps or self._counted(rows, quantities)
+            whole = Steps.of(steps)
             for quantity, column, places in rows.columns():
                 last = rows.sample(places[-1])
                 known = kept = quantities.get(quantity)
@@ -74,9 +75,11 @@ class RunValues:
                 order = self._order + newer
                 if kept is not None:
                     kept.extend(column, rows, places, last, order)
-                    kept.rhythm.extend(steps, places)
+                    kept.rhythm.extend(_at(steps, places, whole))
                 elif known is not None and known.sample.position.path == last.position.path:
-                    known.rhythm.extend(steps, places)  # other lines of the file have it
+                    known.rhythm.extend(
+                        _at(steps, places, whole)
+                    )  # other lines of the file have it
                 elif quantity not in self._best or quantity in _OF_THE_RUN:
                     continue
                 if not math.isfinite(column[-1]):  # judged, whatever a better source says of it
@@ -253,6 +256,11 @@ class RunValues:
         for rank, quantities in self._by_rank.items():
             if rank != but:
                 quantities.pop(quantity, None)
+
+
+def _at(steps: Sequence[int], places: Sequence[int], whole: Steps) -> Steps:
+    """The steps of the rows at `places`; `whole` is what all rows give."""
+    return whole if len(places) == whole.count else Steps.of([steps[place] for place in places])
 
 
 def _statistics(current: float, recent: list[float], nonfinite: int) -> Statistics:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from operator import sub
 
 SILENCE_STEPS = "ldlm_detect_metric_silence_steps"
 SILENCE_RATIO = "ldlm_detect_metric_silence_ratio"
@@ -11,6 +11,25 @@ KNOWN = 20
 fewer take some values of a start for a rhythm."""
 SHOWN = 2.0
 """Times the longest gap from which a silence is exported: below, it is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Consecutive rows of a file: the steps of the first and the last, the longest gap between two
+    of them, and how many rows there are."""
+
+    first: int
+    last: int
+    longest: int
+    count: int
+
+    @classmethod
+    def of(cls, steps: Sequence[int]) -> "Steps":
+        """The rows at `steps`, which rise."""
+        first, last, count = steps[0], steps[-1], len(steps)
+        even = last - first == count - 1 or count == 1
+        longest = min(count - 1, 1) if even else max(map(sub, steps[1:], steps))
+        return cls(first, last, longest, count)
 
 
 @dataclass(slots=True)
@@ -24,20 +43,15 @@ class Rhythm:
     count: int = 0
     longest: int = 0
 
-    def extend(self, steps: Sequence[int], places: Sequence[int]) -> None:
-        """Add the rows at `places` of a file, whose `steps` rise; where they fall, begin anew."""
-        first, last = steps[places[0]], steps[places[-1]]
-        if first < self.last:
+    def extend(self, steps: Steps) -> None:
+        """Add rows that have the quantity; where their steps fall, begin anew."""
+        if steps.first < self.last:
             self.count = self.longest = 0
-        elif self.count and first - self.last > self.longest:
-            self.longest = first - self.last
-        if last - first > self.longest and len(places) > 1:
-            found = [steps[place] for place in places]
-            self.longest = max(
-                self.longest, *(later - earlier for earlier, later in pairwise(found))
-            )
-        self.count += len(places) if last > self.last or first < self.last else 0
-        self.last = last
+        elif self.count:
+            self.longest = max(self.longest, steps.first - self.last)
+        self.longest = max(self.longest, steps.longest)
+        self.count += 0 if steps.last == self.last else steps.count
+        self.last = steps.last
 
     def silence(self, step: int) -> tuple[int, float] | None:
         """Steps since the last value, now that the file is at `step`, and their ratio to the
