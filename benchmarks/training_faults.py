@@ -81,6 +81,12 @@ def _to_nan(step: Step, since: int) -> None:
     step.loss = math.nan
 
 
+def _stop_learning(step: Step, since: int) -> None:
+    """The schedule ends long before the run."""
+    del since
+    step.rate = step.grad_norm = 0.0
+
+
 _ALERTS: tuple[tuple[str, str, Training, Callable[[Step, int], None]], ...] = (
     ("LossDiverging", "loss doubles every 300 steps", _ROWS, _diverge),
     ("LossSpike", "four times the loss, gone after 40 steps", _ROWS, _spike),
@@ -126,6 +132,8 @@ _ALERTS: tuple[tuple[str, str, Training, Callable[[Step, int], None]], ...] = (
         Training("fault", "mmldlm", 4 * STEPS, 7, checkpoint_every=250),
         _save_no_more,
     ),
+    ("LearningRateZero", "a schedule that ends before the run", _ROWS, _stop_learning),
+    ("GradientZero", "a norm of 0 from a step on", _ROWS, _stop_learning),
     ("TrainingStalled", "no step for two hours", _ROWS, _hang),
 )
 CASES: tuple[Case, ...] = tuple(Case(*each) for each in _ALERTS)
