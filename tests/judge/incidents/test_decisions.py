@@ -109,6 +109,27 @@ def test_a_checkpoint_of_the_step_before_a_nan_may_hold_it_already(tmp_path: Pat
     assert (decision.rollback_step, decision.skip_steps) == (20, (31, 31))
 
 
+SAVED = "  successfully saved checkpoint from iteration 4 to /ckpt [ t 1/8, p 1/4 ]\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "rule"),
+    [
+        (steps(1, 5) + steps(6, 30, "nan"), "early_nan"),
+        (steps(1, 5) + SAVED + steps(6, 30, "nan"), "lasting_nan"),
+        (steps(1, 40) + steps(41, 60, "nan"), "lasting_nan"),
+        (steps(5001, 5005) + steps(5006, 5030, "nan"), "lasting_nan"),
+    ],
+    ids=["at the start", "after a checkpoint", "later", "after a resume"],
+)
+def test_nan_before_anything_was_saved_has_nothing_to_go_back_to(
+    tmp_path: Path, log: str, rule: str
+) -> None:
+    decision = replayed(tmp_path, log).decision
+    assert decision is not None
+    assert decision.rule == rule
+
+
 def test_nan_that_passes_lets_the_run_go_on(tmp_path: Path) -> None:
     log = steps(1, 30) + steps(31, 31, "nan") + steps(32, 60)
     decision = replayed(tmp_path, log).decision

@@ -20,6 +20,9 @@ from ldlm_monitor.logs.parse.meanings import meaning_of
 SPIKE: Final = 2.0
 """Multiple of the median loss from which the losses before a NaN are of its spike. A choice: the
 spikes in the figures of PaLM (arXiv 2204.02311, 5.1) are above it, noise of batches is not."""
+EARLY: Final = 20
+"""Logged losses up to which no trainer has saved a checkpoint that no line shows:
+a choice; of more, most save by steps that they do not log."""
 BEFORE: Final = 20  # logged losses of that median: a choice; fewer are noise, more are the past
 
 
@@ -169,13 +172,23 @@ def _numbers(run: TrainingRun) -> Numbers:
     loss = run.values.last("loss")
     if broken.get("loss"):
         curve = run.curves().get("loss")
-        if curve is not None and not any(map(math.isfinite, curve.means)):
+        sound = EARLY if curve is None else sum(map(math.isfinite, curve.means))
+        if not sound:
             return "never"
-        return "passed" if loss is not None and math.isfinite(loss) else "lasting"
+        if loss is not None and math.isfinite(loss):
+            return "passed"
+        is_early = curve is not None and _begins(curve) and sound < EARLY
+        return "early" if is_early and not run.progress.checkpoints else "lasting"
     gradient = run.values.last("grad_norm")
     # Hugging Face's trainer logs a loss that is no number as 0 (`logging_nan_inf_filter`).
     filtered = loss == 0.0 and gradient is not None and not math.isfinite(gradient)
     return "lasting" if filtered else "gradient"
+
+
+def _begins(curve: CurveView) -> bool:
+    """Whether a curve has a training's first steps, and not those after a resume."""
+    first, second, *_ = [*curve.steps[:2], 0, 0]
+    return first <= max(second - first, 1)
 
 
 def rollback(run: TrainingRun) -> tuple[int | None, tuple[int, int] | None]:

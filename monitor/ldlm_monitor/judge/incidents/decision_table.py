@@ -21,8 +21,9 @@ from ldlm_monitor.base.incident_view import (
 from ldlm_monitor.base.records import Position
 from ldlm_monitor.base.text.yaml_loader import packaged_yaml
 
-Numbers = Literal["finite", "never", "lasting", "passed", "gradient"]
-"""A run's loss: always a number; never one; none any more; one again; only its gradient is none."""
+Numbers = Literal["finite", "never", "early", "lasting", "passed", "gradient"]
+"""A run's loss: always a number; never one; none since one of the first steps, before a checkpoint;
+none any more; one again; only its gradient is none."""
 OTHERS_SHARE: Final = 0.25
 """Share of a GPU's memory that other processes hold, from which an out-of-memory error is theirs.
 CUDA's own context, which no allocator counts, takes up to 1.5 GiB: 20 % of a small GPU of 8 GiB."""
