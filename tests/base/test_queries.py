@@ -54,8 +54,6 @@ class Lines:
             matches=(1, len(self.lines)),
         )
 
-    def reading(self) -> None: ...
-
     def snapshot(self) -> Snapshot:
         raise NotImplementedError
 

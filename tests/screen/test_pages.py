@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from textual.scrollbar import ScrollBar, ScrollBarRender
 
+from ldlm_monitor.base.snapshot import ReadingView
+from ldlm_monitor.base.text.format import local_time
 from ldlm_monitor.logs.source import log_parts
 from ldlm_monitor.screen.log_page import LogPage
 from ldlm_monitor.screen.metric_chart import MetricChart
@@ -45,21 +47,22 @@ def test_one_run_opens_straight_into_its_page(one_run: Shown) -> None:
 
 
 def test_while_the_logs_are_read_the_screen_is_there_and_says_how_far(shown: Shown) -> None:
-    reading: list[float | None] = [0.43]
-    whole = shown.snapshot
-    first_read = tuple(run for run in whole.runs if run.health == "HEALTHY")
-    shown.snapshot = whole.model_copy(update={"runs": first_read})
-    shown.source = LocalSource(
-        lambda: shown.snapshot, shown.silences, "a.log", reading=lambda: reading[0]
+    whole, to = shown.snapshot, ReadingView(share=0.43, judged_to=shown.snapshot.at - 7200)
+    unjudged = {"health": "READING", "judged_to": to.judged_to}
+    first_read = next(run for run in whole.runs if run.health == "HEALTHY").model_copy(
+        update=unjudged
     )
+    shown.snapshot = whole.model_copy(update={"runs": (first_read,), "reading": to})
+    until = f"judged up to {local_time(to.judged_to)}"
 
     async def steps(screen: Screen) -> None:
-        assert "reading 43 %" in screen.lines[0]
+        assert f"reading, 43 %: {until}" in screen.lines[0]
+        assert until in screen.lines[3]
         assert "1 run " in screen.text  # which is on the overview: others may come
-        reading[0], shown.snapshot = None, whole.model_copy(update={"version": whole.version + 1})
+        shown.snapshot = whole
         screen.app.look()
         await screen.settle()
-        assert "reading" not in screen.text
+        assert "judged up to" not in screen.text
         assert "▶◆ crashed" in screen.lines[3]  # the cursor, as nobody has moved it
 
     on_screen(shown.source, steps)

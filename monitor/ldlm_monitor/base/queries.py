@@ -96,9 +96,6 @@ class Source(Protocol):
     name: str
     problem: str
 
-    def reading(self) -> float | None:
-        """The share of the backlog that was read, 0 to 1; None if all was, or if unknown."""
-
     def snapshot(self) -> Snapshot:
         """The last snapshot; the same object as before if nothing changed."""
 

@@ -1,6 +1,6 @@
 """The monitor's state for its readers: a frozen `Snapshot`, whose JSON the HTTP API serves."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal, Self, TypeAlias, TypeVar
 
@@ -11,6 +11,7 @@ from ldlm_monitor.base.goodput import Goodput
 from ldlm_monitor.base.incident_view import DecisionView, IncidentView, View
 from ldlm_monitor.base.points import Point
 from ldlm_monitor.base.records import Event, Position
+from ldlm_monitor.base.text.format import utc
 
 _T = TypeVar("_T")
 Many: TypeAlias = Annotated[tuple[_T, ...], FailFast()]
@@ -213,6 +214,10 @@ class RunView(View):
         called = self.settings.get("run")
         return called if called and called != self.name else None
 
+    def unjudged(self, at: Callable[[float], str] = utc) -> str:
+        """Up to when a run was judged whose history is being read, else ""; `at` writes times."""
+        return _judged(self.judged_to, at) if self.health == "READING" else ""
+
     @property
     def because(self) -> str:
         """The worst reason for the health and the number of further ones; "" without a reason."""
@@ -267,6 +272,24 @@ class MonitorView(View):
         return cls(**counts, evaluation_seconds=0.0, records={}, dropped={})
 
 
+def _judged(to: float | None, at: Callable[[float], str]) -> str:
+    return f"judged up to {at(to)}" if to else "nothing judged yet"
+
+
+class ReadingView(View):
+    """How far the history of files was judged: a `share` of their bytes, up to a time.
+
+    `judged_to` (Unix seconds) is None until something was judged.
+    """
+
+    share: float = Field(description="0..1")
+    judged_to: float | None = None
+
+    def text(self, at: Callable[[float], str] = utc) -> str:
+        """Such as `reading, 31 %: judged up to 2026-01-29 03:12:00 UTC`; `at` writes the time."""
+        return f"reading, {100 * self.share:.0f} %: {_judged(self.judged_to, at)}"
+
+
 class InputView(View):
     """A file or pattern that shows no run, and why: `lines` were read, None if not counted."""
 
@@ -293,5 +316,6 @@ class Snapshot(View):
     )
     monitor: MonitorView
     inputs: Many[InputView] = Field(default=(), description="without a run, bounded")
+    reading: ReadingView | None = Field(default=None, description="None: all history was judged")
     points: tuple[Point, ...] = Field(exclude=True)
     curves: InstanceOf[Mapping[str, Mapping[str, CurveView]]] = Field(default={}, exclude=True)

@@ -15,6 +15,7 @@ from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.widgets import ContentSwitcher
 
 from ldlm_monitor.base.queries import Player, PlayerCommand, Source
+from ldlm_monitor.base.snapshot import Snapshot
 from ldlm_monitor.screen.alert_page import Bell
 from ldlm_monitor.screen.background import BackgroundSeen, asking_driver, light_or_dark
 from ldlm_monitor.screen.dialogs import Absence, Help
@@ -95,7 +96,7 @@ class MonitorApp(App[int]):
         self._notices = notices
         self._bell = Bell(enabled=bell)
         self._opened = opened
-        self._drawn: tuple[int, str, float | None] = (-1, "", None)
+        self._drawn: tuple[Snapshot | None, str] = (None, "")
         self._drawn_at = 0.0
         self._is_chosen = False
         self._stopped_at = ("", 0.0)
@@ -137,16 +138,17 @@ class MonitorApp(App[int]):
         self.query_one(NoticeLine).take(self._notices())
         self._follow_player()
         now, before = context.clock(), self._drawn
-        drawn = (context.snapshot.version, context.source.problem, context.source.reading())
-        if drawn == before and abs(now - self._drawn_at) < _AGES_SECONDS:
+        drawn = (context.snapshot, context.source.problem)
+        is_new = drawn[0] is not before[0]
+        if not is_new and drawn[1] == before[1] and abs(now - self._drawn_at) < _AGES_SECONDS:
             return
         self._drawn, self._drawn_at = drawn, now
         self._choose_run()
         if self._bell.rings(context.snapshot, context.held_back):
             self.bell()
-        if drawn[2] is None and not gc.get_freeze_count():
+        if context.snapshot.reading is None and not gc.get_freeze_count():
             gc.freeze()  # modules and all that was read: a whole collection took 70 ms of a key
-        if drawn[0] != before[0]:
+        if is_new:
             in_thread(self, context.source.held_back, self._take_held_back, group="held")
         self._draw_again()
         if self._player is None and (digest := self._absence.digest()) is not None:
@@ -252,7 +254,7 @@ class MonitorApp(App[int]):
         runs = self.context.snapshot.runs
         if runs and (self.context.chosen() is None or not self._is_chosen):
             self.context.run = triaged(self.context)[0].name
-        if not runs or self._is_chosen or self.context.source.reading() is not None:
+        if not runs or self._is_chosen or self.context.snapshot.reading is not None:
             return
         self._is_chosen = True
         to_come = self._player.played().runs if self._player is not None else 1
@@ -283,4 +285,4 @@ class MonitorApp(App[int]):
         return [] if played is None else [player_line(played, width, self.context.glyphs)]
 
     def _bar(self, width: int) -> Line:
-        return page_bar(self.context, self._current, self._drawn[2], width)
+        return page_bar(self.context, self._current, width)

@@ -123,8 +123,8 @@ class KeyLine(Painted):
                 return
 
 
-def page_bar(context: PageContext, page: str, reading: float | None, width: int) -> Line:
-    """The pages with their badges, and the source's status; `reading` as in `Source`."""
+def page_bar(context: PageContext, page: str, width: int) -> Line:
+    """The pages with their badges, and the source's status."""
     # Below 90 cells the status needs the room of the program's name; 80 are supported.
     line: Line = [StyledSpan(" ldlm-monitor ", "key")] if width >= 90 else []
     for number, each in enumerate(PAGES, start=1):
@@ -137,21 +137,22 @@ def page_bar(context: PageContext, page: str, reading: float | None, width: int)
             StyledSpan(" "),
         ]
     room = width - width_of(line)
-    texts, style = _source_status(context, reading)
+    texts, style = _source_status(context)
     text = next((text for text in texts if cell_len(text) < room), texts[-1])
     return [*line, StyledSpan(fit(f"{text} ", room, context.glyphs, right=True), style)]
 
 
-def _source_status(context: PageContext, reading: float | None) -> tuple[list[str], str]:
+def _source_status(context: PageContext) -> tuple[list[str], str]:
     """The source's time, progress of reading or problem: texts, the longest first; and a style."""
     now = local_time(context.clock())
     age = context.clock() - context.snapshot.at
     if context.source.problem:
         return [safe(context.source.problem, context.glyphs), "no answer"], "critical"
     name = safe(context.source.name, context.glyphs)
-    if reading is not None:
-        percent = f"{100 * reading:.0f} %"
-        return [f"{name}  reading {percent}", f"reading {percent}", percent], "warning"
+    if (reading := context.snapshot.reading) is not None:
+        words = reading.text(local_time)
+        share = words.partition(":")[0]
+        return [f"{name}  {words}", words, share, share.removeprefix("reading, ")], "warning"
     is_live = any(run.ended_at is None for run in context.snapshot.runs)
     if context.snapshot.at > 0 and age > _OLD_SECONDS and is_live:
         return [f"nothing new for {whole_duration(age)}", f"{whole_duration(age)} old"], "dim"

@@ -101,10 +101,6 @@ class RemoteSource:
         if self._thread.is_alive():
             self._thread.join()
 
-    def reading(self) -> float | None:
-        """Return None, since the API does not report how much the daemon has read."""
-        return None
-
     def snapshot(self) -> Snapshot:
         """The last snapshot; `start` gets the first one."""
         assert self._snapshot is not None, "start comes first"

@@ -5,7 +5,7 @@ from textual.containers import Vertical
 
 from ldlm_monitor.base.queries import LogLine, LogQuery
 from ldlm_monitor.base.snapshot import RunView
-from ldlm_monitor.base.text.format import number
+from ldlm_monitor.base.text.format import local_time, number
 from ldlm_monitor.screen import ranks
 from ldlm_monitor.screen.chart import Chart, draw_chart, marks_of
 from ldlm_monitor.screen.draw import CURVES, HEALTH_STYLE, Line, StyledSpan, labelled, safe, wrap
@@ -69,7 +69,7 @@ class RunCard(Vertical):
             [
                 StyledSpan(f" {glyphs.health[run.health]} {run.health}", style),
                 StyledSpan(f"  {safe(run.name, glyphs)}", "title"),
-                StyledSpan(f"  {run.state}", "dim"),
+                StyledSpan(f"  {run.unjudged(local_time) or run.state}", "dim"),
             ],
             [
                 StyledSpan(f"  loss {number(current(run, 'loss'))}  {speed(run)}  "),

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ldlm_monitor.base.snapshot import CurveView, RunView
-from ldlm_monitor.base.text.format import number
+from ldlm_monitor.base.text.format import local_time, number
 from ldlm_monitor.screen.draw import (
     HEALTH_STYLE,
     STATE_STYLE,
@@ -170,6 +170,8 @@ def _why(facts: RunRow, width: int, *, shows_state: bool) -> Line:
     if run.reasons:
         found = why(run, context.snapshot).line(width, context.glyphs)
         return [StyledSpan(found, HEALTH_STYLE[run.health])]
+    if unjudged := run.unjudged(local_time):
+        return [StyledSpan(unjudged, "dim")]
     return [] if shows_state or run.state == "running" else [StyledSpan(run.state, "dim")]
 
 

@@ -11,7 +11,7 @@ from textual.binding import BindingType
 
 from ldlm_monitor.base.names import RATES
 from ldlm_monitor.base.snapshot import CurveView, RunView
-from ldlm_monitor.base.text.format import byte_size, counted, number, si_number
+from ldlm_monitor.base.text.format import byte_size, counted, local_time, number, si_number
 from ldlm_monitor.judge.core.run_health import what_now
 from ldlm_monitor.judge.run.curve import is_charted
 from ldlm_monitor.screen import ranks
@@ -153,7 +153,7 @@ class RunPage(ScreenPage):
             StyledSpan(also, "dim"),
             StyledSpan(f"  {glyphs.health[run.health]} {run.health}", style_of_health),
             StyledSpan(f"  {run.state}", style_of_health if is_bad else ""),
-            StyledSpan(f"  {framework}{world}", "dim"),
+            StyledSpan(f"  {run.unjudged(local_time)}  {framework}{world}", "dim"),
         ]
         if run.reasons:
             first[-1:] = [StyledSpan(f"  {safe(run.because, glyphs)}", style_of_health)]

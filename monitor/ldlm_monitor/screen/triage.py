@@ -165,7 +165,10 @@ SORTABLE = ("", *_SORTED)
 def since(run: RunView, context: PageContext) -> float | None:
     """When the run's trouble began, or without one when it ended or took its last step."""
     found = why(run, context.snapshot).since if run.reasons else None
-    return found if found is not None else run.ended_at or run.last_progress_at
+    at = found if found is not None else run.ended_at or run.last_progress_at
+    # The last step in the part of a history that was judged is not the run's last.
+    is_past = run.health == "READING" and (at or 0.0) <= (run.judged_to or 0.0)
+    return None if is_past else at
 
 
 def _last(value: float | None) -> float:

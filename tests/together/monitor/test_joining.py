@@ -67,8 +67,11 @@ def test_a_healthy_run_with_a_long_history_is_not_stalled_while_it_is_read(folde
     day = 10 * 3600 + 15 * 60 + 5  # now, in the log's own clock
     append(folder.path / JOINED, stamped(day - 3000, 3000), folder.now)
     folder.live(100)
-    joined = next(run for run in folder.watching.pump.snapshot.runs if run.name in JOINED)
+    shown = folder.watching.pump.snapshot
+    joined = next(run for run in shown.runs if run.name in JOINED)
     assert (joined.health, joined.state) == ("READING", "running")
+    assert shown.reading is not None
+    assert joined.judged_to == shown.reading.judged_to == joined.last_progress_at
     assert folder.sent() == []
 
 

@@ -1,14 +1,19 @@
 """A start shows what the newest lines say, as READING, before it judges any history."""
 
 import gzip
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.base.snapshot import RunView, Snapshot
+from ldlm_monitor.base.snapshot import ReadingView, RunView, Snapshot
+from ldlm_monitor.base.text.format import iso
 from ldlm_monitor.base.text.lines import StatusLines
+from ldlm_monitor.finished.report.plain_text import health_report
+from ldlm_monitor.service.cli.report import run_page
 from ldlm_monitor.service.config import Settings
+from ldlm_monitor.service.serve.pages import landing_page, resource, tag
 from tests.together.watching import NOW, Watching, append
 
 TRACEBACK = (
@@ -63,6 +68,26 @@ def test_each_run_shows_its_last_step_at_once_and_is_not_judged(start: Start) ->
     }
     assert not any(run.reasons or run.stall_limit_seconds for run in shown.values())
     assert {run.health for run in after.runs} == {"HEALTHY"}
+    assert after.reading is None
+
+
+def test_every_view_says_how_far_the_history_was_judged(start: Start) -> None:
+    append(start.folder / "alpha.log", steps(3000), NOW)
+    append(start.folder / "beta.log", steps(300), NOW - 600)
+    start.turn(NOW + 10)
+    first, *_, last = start.seen
+    for shown, text in (first, "nothing judged yet"), (last, "judged up to 2026-01-29"):
+        reading = json.loads(resource(shown, "runs", str))["reading"]
+        assert 0 <= reading["share"] <= 1
+        assert (
+            f"<p>reading, {100 * reading['share']:.0f} %: {text}"
+            in landing_page(shown, str).decode()
+        )
+        page, _ = run_page(shown, "alpha") or ("", "")
+        assert "READING</span>" in page
+        assert text in page
+        assert text in health_report(shown)
+        assert tag(shown, "runs") != tag(start.watching.pump.snapshot, "runs")
 
 
 def test_nothing_is_said_of_alerts_and_metrics_before_all_is_judged(start: Start) -> None:
@@ -124,13 +149,16 @@ def test_what_is_no_plain_text_waits_for_its_turn(start: Start) -> None:
 
 def test_headless_says_how_far_it_has_read_and_each_failure_once(start: Start) -> None:
     append(start.folder / "alpha.log", steps(3000) + TRACEBACK, NOW)
+    append(start.folder / "beta.log", steps(3000), NOW)
     start.turn(NOW + 1)
-    status = StatusLines()
-    both, failed = status.reading(start.seen[0], 0.31, NOW)
-    assert both.endswith("STATUS    reading 31 %  1 run, not judged yet")
+    status, to = StatusLines(), ReadingView(share=0.31, judged_to=NOW - 60)
+    shown = start.seen[0].model_copy(update={"reading": to})
+    head, failed = status.of(shown, NOW)
+    far = f"reading, 31 %: judged up to {iso(NOW - 60)}"
+    assert head.endswith(f"STATUS    2 runs  2 READING running  {far}")
     assert "alpha  READING running  step 2999" in failed
     assert failed.endswith("ValueError: bad batch")
-    assert len([*status.reading(start.seen[0], 0.5, NOW + 10)]) == 1
+    assert len([*status.of(shown, NOW + 10)]) == 1
 
 
 def test_of_several_files_of_a_run_the_newest_is_shown(start: Start) -> None:

@@ -2,19 +2,20 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, get_args
 
 from ldlm_monitor.base.alert import Transition
-from ldlm_monitor.base.snapshot import RunView, Snapshot
-from ldlm_monitor.base.text.format import counted, duration, iso, number
+from ldlm_monitor.base.snapshot import Health, RunView, Snapshot
+from ldlm_monitor.base.text.format import duration, iso, number
 from ldlm_monitor.base.text.sanitize import jsonable, plain, summary_of
 
 CAUSE = 200
 """Characters of the first cause in an alert's line, and of the reasons in a run's. A choice: more
 fill over two terminal rows."""
-SHOWN_RUNS = 20  # the most changed runs with a line each. A choice: more fill a screen
+SHOWN_RUNS = 20  # changed runs with a line each, the worst last. A choice: more fill a screen
+_LEVELS: tuple[Health, ...] = get_args(Health)
 _PUBLIC = ("time", "alert", "state", "reason", "labels", "annotations", "value")
 """The fields of a transition in `--format json`, besides `position`: a public format."""
 
@@ -25,44 +26,41 @@ class StatusLines:
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
 
-    def reading(self, snapshot: Snapshot, share: float, now: float) -> Iterator[str]:
-        """The lines at `now` (Unix seconds) while the first content is read: `share`, 0 to 1.
-
-        A run has a line of its own once its newest lines say what failed.
-        """
-        head = f"{iso(now)}  {'STATUS':<8}  "
-        runs = f"{counted(len(snapshot.runs), 'run')}, not judged yet"
-        yield head + f"reading {100 * share:.0f} %  {runs if snapshot.runs else 'no run yet'}"
-        failed = {run.name: run for run in snapshot.runs if run.reasons}
-        for name in [name for name in failed if name not in self._known][:SHOWN_RUNS]:
-            self._known[name] = f"{failed[name].health} {failed[name].state}"
-            yield head + "  ".join(_status(failed[name], now))
-
     def of(self, snapshot: Snapshot, now: float) -> Iterator[str]:
         """The lines at `now` (Unix seconds): an unchanged snapshot may be older.
 
-        A single active run has its line each time, with its step and losses.
+        A single active run has its line each time, with its step and losses. One that is not judged
+        yet has a line if its newest lines say what failed. While history is read, the first line
+        says how far.
         """
         standing = {run.name: f"{run.health} {run.state}" for run in snapshot.runs}
         active = [run for run in snapshot.runs if run.ended_at is None]
-        changed = [run for run in snapshot.runs if standing[run.name] != self._known.get(run.name)]
-        self._known = standing
+        said = [run for run in snapshot.runs if run.health != "READING" or run.reasons]
+        changed = [run for run in said if standing[run.name] != self._known.get(run.name)]
+        changed.sort(key=lambda run: _LEVELS.index(run.health))
+        self._known = {run.name: standing[run.name] for run in said}
         head = f"{iso(now)}  {'STATUS':<8}  "
+        summary = [] if len(active) == 1 else [_summary(snapshot.runs, active, standing)]
+        summary += [] if snapshot.reading is None else [snapshot.reading.text(iso)]
+        if summary:
+            yield head + "  ".join(summary)
         if len(active) == 1:
             changed = [*(run for run in changed if run is not active[0]), *active]
-        elif active:
-            counts = Counter(standing[run.name] for run in active)
-            parts = (f"{count} {how}" for how, count in counts.most_common())
-            yield head + f"{len(active)} runs  " + ", ".join(parts)
-        else:
-            ways = Counter(run.state for run in snapshot.runs).most_common()
-            ended = ", ".join(f"{count} {state}" for state, count in ways)
-            of = f"runs that have ended: {len(snapshot.runs)} ({ended})"
-            yield head + (of if snapshot.runs else "no run yet")
         for run in changed[-SHOWN_RUNS:]:
             yield head + "  ".join(_status(run, now))
         if (more := len(changed) - SHOWN_RUNS) > 0:
             yield head + f"and {more} more have changed"
+
+
+def _summary(
+    runs: Sequence[RunView], active: Sequence[RunView], standing: Mapping[str, str]
+) -> str:
+    if active:
+        counts = Counter(standing[run.name] for run in active).most_common()
+        return f"{len(active)} runs  " + ", ".join(f"{count} {how}" for how, count in counts)
+    ways = Counter(run.state for run in runs).most_common()
+    ended = ", ".join(f"{count} {state}" for state, count in ways)
+    return f"runs that have ended: {len(runs)} ({ended})" if runs else "no run yet"
 
 
 def _status(run: RunView, now: float) -> Iterator[str]:
@@ -78,6 +76,8 @@ def _status(run: RunView, now: float) -> Iterator[str]:
         yield f"last step {duration(now - run.last_progress_at)} ago"
     if run.eta_seconds is not None:
         yield f"{duration(run.eta_seconds)} left"
+    if unjudged := run.unjudged(iso):
+        yield unjudged
     if run.reasons:
         yield plain(run.because, CAUSE)
 

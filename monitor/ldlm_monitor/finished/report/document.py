@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import Field
 
@@ -17,7 +17,6 @@ from ldlm_monitor.base.snapshot import AlertView, CurveView, Health, MonitorView
 from ldlm_monitor.base.text.format import counted, duration, number, utc
 from ldlm_monitor.base.text.sanitize import jsonable, plain, shorten, summary_of
 from ldlm_monitor.finished.report.alert_advice import firing, recommendations
-from ldlm_monitor.judge.core.run_health import HEALTH, worst_health
 from ldlm_monitor.logs.parse.meanings import meaning_of
 
 TIMELINE = 200
@@ -25,6 +24,7 @@ TIMELINE = 200
 ISSUES = 8
 """Issues kept, one for each kind and rank: a choice; more fill a screen. `parse` has all events."""
 ISSUE_TEXT = 200  # characters of an issue's message: a choice; more than three lines bury others
+_LEVELS: tuple[Health, ...] = get_args(Health)
 _TEXT = 2000
 """Characters kept of a text: a choice above any summary or action, so that no dump fills a page."""
 
@@ -85,11 +85,11 @@ def report(snapshot: Snapshot, price: float | None = None, *, ends: bool = False
     Markdown.
     """
     owned = {run.name for run in snapshot.runs}
-    ordered = sorted(snapshot.runs, key=lambda run: (HEALTH.index(run.health), _seen_at(run)))
+    ordered = sorted(snapshot.runs, key=lambda run: (_LEVELS.index(run.health), _seen_at(run)))
     found = {
         "version": __version__,
         "at": snapshot.at,
-        "health": worst_health(snapshot),
+        "health": max((run.health for run in ordered), key=_LEVELS.index, default="HEALTHY"),
         "runs": [_run(run, snapshot, price, ends=ends) for run in reversed(ordered)],
         "alerts": [alert for alert in firing(snapshot) if alert.labels.get("run") not in owned],
         "monitor": snapshot.monitor,
@@ -137,8 +137,9 @@ def _settings(settings: Mapping[str, str]) -> dict[str, str]:
 def _said(run: RunView, incidents: Sequence[IncidentView]) -> str:
     over = [each for each in incidents if each.state != "open" and each.ended_reason != "run ended"]
     past = f"; {counted(len(over), 'earlier incident')}: {plain(over[-1].title)}" if over else ""
-    if run.reasons:
-        return plain(run.because) + past
+    unjudged = "; ".join(filter(None, (run.unjudged(), plain(run.because))))
+    if unjudged:
+        return unjudged + past
     if run.step is None:
         return f"{run.state}; no step logged{past}"
     of = f" of {run.total_steps}" if run.total_steps else ""

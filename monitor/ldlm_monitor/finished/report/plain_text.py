@@ -53,7 +53,7 @@ def health_report(snapshot: Snapshot, price: float | None = None, *, ends: bool 
     if len(found.runs) > 1:
         lines += [runs_counted(found), "", *_overview(found.runs)]
     for run in found.runs:
-        if is_alone or run.health != "HEALTHY":
+        if is_alone or run.health not in ("HEALTHY", "READING"):
             lines += ["", *_run(run, is_alone=is_alone)]
     for title, blocks in closing(found).items():
         lines += _section(title, blocks)
@@ -184,7 +184,7 @@ def markdown(report: Report) -> str:
     if len(report.runs) > 1:
         lines += _md_blocks([overview(report.runs)])
     for run in report.runs:
-        if is_alone or run.health != "HEALTHY":
+        if is_alone or run.health not in ("HEALTHY", "READING"):
             lines += ["", *_md_run(run, is_alone=is_alone)]
     for title, blocks in closing(report).items():
         lines += ["", f"## {title}", *_md_blocks(blocks)]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ldlm_monitor.base.errors import UsageError
-from ldlm_monitor.base.snapshot import MonitorView, Snapshot
+from ldlm_monitor.base.snapshot import MonitorView, ReadingView, Snapshot
 from ldlm_monitor.service.daemon.stop_signals import SEND_SECONDS, Signals
 
 if TYPE_CHECKING:
@@ -18,12 +18,18 @@ if TYPE_CHECKING:
     from ldlm_monitor.service.config import Settings
 
 NOTHING = Snapshot(  # the version differs from every daemon's, so its first snapshot is drawn
-    version=-2, at=0.0, runs=(), alerts=(), events=(), monitor=MonitorView.fresh(), points=()
+    version=-2,
+    at=0.0,
+    runs=(),
+    alerts=(),
+    events=(),
+    monitor=MonitorView.fresh(),
+    reading=ReadingView(share=0.0),
+    points=(),
 )
 
 _UNTIL_OPEN: dict[str, Callable[[], object]] = {
     "snapshot": lambda: NOTHING,
-    "reading": lambda: 0.0,
     "held_back": dict,
 }
 """Methods that a screen calls without a key press, with their results until the daemon runs."""

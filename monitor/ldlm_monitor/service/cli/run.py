@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Literal, cast
@@ -18,6 +19,7 @@ from ldlm_monitor.service.cli.flags import FollowFlags, settings, shown_dash
 
 if TYPE_CHECKING:
     from ldlm_monitor.base.queries import Source
+    from ldlm_monitor.base.snapshot import Snapshot
     from ldlm_monitor.host.supervise.launch import Front
     from ldlm_monitor.host.supervise.run_folder import RunRecord
     from ldlm_monitor.host.supervise.run_session import RunSession
@@ -154,17 +156,23 @@ def _follow(session: RunSession, opening: Opening, record: RunRecord, found: Set
     asking = Thread(target=started_in.describe, args=(record,), name="started_in")
     asking.start()
     while session.exit_code is None and not opening.ended():
-        session.turn(lambda: opening.snapshot() if opening.reading() is None else None)
+        session.turn(partial(_judged, opening))
     session.close()
     asking.join()
     if session.exit_code is not None:
         run_folder.keep(record, exit_code=session.exit_code, ended_at=time.time())
     until = time.monotonic() + (HURRY_SECONDS if _hurries(session) else SETTLE_SECONDS)
     while not opening.ended() and time.monotonic() < until:
-        runs = opening.snapshot().runs
-        if opening.reading() is None and all(run.state in ENDED_STATES for run in runs):
+        judged = _judged(opening)
+        if judged is not None and all(run.state in ENDED_STATES for run in judged.runs):
             until = min(until, time.monotonic() + found.evaluation_interval + 1)
         time.sleep(0.2)
+
+
+def _judged(opening: Opening) -> Snapshot | None:
+    """The last snapshot; None while history is read."""
+    found = opening.snapshot()
+    return found if found.reading is None else None
 
 
 def _hurries(session: RunSession) -> bool:

@@ -13,6 +13,7 @@ from typing import NamedTuple, cast
 from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.base.arrival import Arrival
 from ldlm_monitor.base.chunk import Chunk, FileId
+from ldlm_monitor.base.snapshot import ReadingView
 from ldlm_monitor.judge.core.monitor import Monitor
 from ldlm_monitor.logs.history.history_file import HistoryFile
 from ldlm_monitor.logs.history.merge import History, place
@@ -57,8 +58,8 @@ class Backfill:
 
     Their alerts are history, which is sent only if it still holds. Bytes after the position up to
     which a file was judged before a restart are news. `budget`: bytes that are read of each log,
-    None for all. `feed` is `Monitor.feed`, by position. `reading`: the share that was judged, 0 to
-    1; None if nothing is being played. `ahead`: the first start may read rows ahead of their times.
+    None for all. `feed` is `Monitor.feed`, by position. `reading`: how far it is; None if nothing
+    is being played. `ahead`: the first start may read rows ahead of their times.
     """
 
     monitor: Monitor
@@ -68,7 +69,7 @@ class Backfill:
     budget: int | None
     feed: Callable[[Chunk, float, bool, float | None], list[Transition]]
     ahead: bool
-    reading: float | None = field(default=None, init=False)
+    reading: ReadingView | None = field(default=None, init=False)
     _waiting: dict[Path, int] = field(default_factory=dict, init=False)
     _queued: int = field(default=0, init=False)
     _left: int = field(default=0, init=False)
@@ -191,7 +192,7 @@ class Backfill:
         for path in self._waiting:
             self._found_at.setdefault(path, now)
         if self._playing is None and (self._waiting or restart is not None):
-            self._joins = not everything
+            self._joins, self.reading = not everything, ReadingView(share=0.0)
             self._playing = self._play(self._take(everything=everything), now, restart)
         return self._playing is not None
 
@@ -216,7 +217,7 @@ class Backfill:
             while time.monotonic() < until:
                 next(self._playing)
         except StopIteration as end:
-            self._playing = None
+            self._playing = self.reading = None
             return cast("BackfillResult", end.value)
         return None
 
@@ -290,7 +291,7 @@ class Backfill:
 
         for when, order, chunk, file in history.in_order():
             read += len(chunk.data)
-            self.reading = min(read / total, 1.0)
+            self.reading = ReadingView(share=min(read / total, 1.0), judged_to=min(when, now))
             self._left = max(total - read, 0)
             observe_until(when, order)
             news = counted = file.is_news(chunk, order)
@@ -304,7 +305,7 @@ class Backfill:
                 self._contents.append(arrival_of(chunk, when))
             yield
         observe_until(math.inf, math.inf)
-        self.reading, self._left = None, 0
+        self._left = 0
 
     def _note(
         self, transitions: list[Transition], passed: list[tuple[Transition, bool]], *, news: bool

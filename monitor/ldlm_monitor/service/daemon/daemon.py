@@ -111,7 +111,6 @@ def run(
             lambda: pump.pictures.preview,
             silences,
             _shown_inputs(settings),
-            reading=lambda: pump.reading,
         )
 
         calls = PumpCalls(pump, partial(waker.ring, Path()))
@@ -192,7 +191,7 @@ def _follow(
         now = time.time()
         if not signals.has_screen and now >= status_at:
             status_at = now + settings.interval
-            for line in status.reading(pump.pictures.preview, pump.reading or 0.0, now):
+            for line in status.of(pump.pictures.preview, now):
                 pump.dispatcher.print_line(line)
 
     pump.meanwhile = show_reading

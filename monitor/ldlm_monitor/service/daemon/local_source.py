@@ -44,8 +44,7 @@ class LocalSource:
     """`queries.Source` within the daemon's process.
 
     `snapshot` returns the last snapshot, `clock` returns Unix seconds, `opened` returns the reader
-    of a log. `reading` returns the judged share (0 to 1) of what files held when they were found,
-    None once all is judged. `name`: the inputs, for a screen. `problem`: always empty here.
+    of a log. `name`: the inputs, for a screen. `problem`: always empty here.
     """
 
     snapshot: Callable[[], Snapshot]
@@ -54,7 +53,6 @@ class LocalSource:
     _: KW_ONLY
     clock: Callable[[], float] = time.time
     opened: Callable[[str], LogReader] = LogReader
-    reading: Callable[[], float | None] = lambda: None
     problem: str = ""
 
     def series(

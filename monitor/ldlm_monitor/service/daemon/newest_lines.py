@@ -2,7 +2,8 @@
 
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import get_args
@@ -21,11 +22,12 @@ from ldlm_promrules.promql import Expression
 
 TAIL_BYTES = 8 * 1024
 """Bytes at a file's end that are looked at. A choice: some 50 lines, which hold a traceback."""
-LEAST_BYTES, ALL_BYTES = 1024, 1024 * 1024
+LEAST_BYTES, ALL_BYTES = 1024, 384 * 1024
 """Of so many files that all their ends are more, each has less: a line costs a fifth of a
-millisecond, and a thousand files are to be shown within `MOST_SECONDS`."""
-MOST_SECONDS = 2.0
-"""Seconds after which the files written longest ago are left out: so soon the screen shows runs."""
+millisecond, and a thousand files are to be shown within `FIRST_SECONDS`."""
+FIRST_SECONDS, MORE_SECONDS = 2.0, 0.1
+"""Seconds until the screen shows runs, whatever was not looked at by then; the rest is looked at
+for so long after each piece of the history: a choice, half of the time."""
 _NEVER = Stall(limit_seconds=dict.fromkeys(get_args(Phase), 1e9))  # no silence is a stall
 _REPAINTS = 3  # of a bar, of which only the last is shown; the last may be empty
 _HEAD_BYTES = 64  # by which a file of binary frames is recognised
@@ -38,37 +40,40 @@ class NewestLines:
     Nothing is judged: no silence counts, no alert fires, and their health is `READING`.
     """
 
-    def __init__(self, formats: Sequence[Path], names: RunNames, disk: Disk) -> None:
+    def __init__(
+        self, formats: Sequence[Path], names: RunNames, disk: Disk, paths: Collection[Path]
+    ) -> None:
         none: RuleSet[Expression] = RuleSet(())
         self._monitor = Monitor(rules=none, parser=Parser(formats), names=names, stall=_NEVER)
         self._names = names
         self._disk = disk
-
-    def read(self, paths: Iterable[Path]) -> tuple[RunView, ...]:
-        """Look at these files for at most `MOST_SECONDS`: at the runs that were written last first.
-
-        Of one run, the newest file comes last, so that its lines are those that are shown.
-        """
-        until = time.monotonic() + MOST_SECONDS
-        paths = [*paths]
-        size = min(max(ALL_BYTES // max(len(paths), 1), LEAST_BYTES), TAIL_BYTES)
+        self._size = min(max(ALL_BYTES // max(len(paths), 1), LEAST_BYTES), TAIL_BYTES)
         by_run: dict[str, list[tuple[float, Path]]] = {}
         for path in paths:
             with suppress(OSError):  # reading the whole file reports it
                 written = self._disk.stat(path).st_mtime
-                by_run.setdefault(self._names.origin(str(path)).run, []).append((written, path))
-        for files in sorted(by_run.values(), key=max, reverse=True):
-            for written, path in sorted(files):
-                if time.monotonic() >= until:
-                    break
-                with suppress(OSError):
-                    self._look_at(path, written, size)
-        found = self._monitor.snapshot()
-        return tuple(_unjudged(run, found.events) for run in found.runs)
+                by_run.setdefault(names.origin(str(path)).run, []).append((written, path))
+        newest_first = sorted(by_run.values(), key=max, reverse=True)
+        self._waiting = deque(each for files in newest_first for each in sorted(files))
 
-    def _look_at(self, path: Path, written: float, size: int) -> None:
-        if (chunk := self._end(path, size)) is not None:
-            self._monitor.feed(chunk, written, counted=False)
+    @property
+    def has_more(self) -> bool:
+        """Whether files are left that were not looked at."""
+        return bool(self._waiting)
+
+    def read(self, seconds: float) -> Mapping[str, RunView]:
+        """Look at files for so long, the runs that were written last first; the runs by now.
+
+        Of one run, the newest file comes last, so that its lines are those that are shown.
+        """
+        until = time.monotonic() + seconds
+        while self._waiting and time.monotonic() < until:
+            written, path = self._waiting.popleft()
+            with suppress(OSError):
+                if (chunk := self._end(path, self._size)) is not None:
+                    self._monitor.feed(chunk, written, counted=False)
+        found = self._monitor.snapshot()
+        return {run.name: _unjudged(run, found.events) for run in found.runs}
 
     def _end(self, path: Path, size: int) -> Chunk | None:
         """The whole records in a file's last `size` bytes, of repaints the last ones.

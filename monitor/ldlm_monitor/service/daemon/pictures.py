@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from ldlm_monitor.base.snapshot import InputView, RunView, Snapshot
+from ldlm_monitor.base.snapshot import InputView, ReadingView, RunView, Snapshot
 from ldlm_monitor.judge.core.monitor import Monitor
 from ldlm_monitor.logs.source.file_identity import FilePosition
 
@@ -25,7 +25,7 @@ class Pictures:
         self.newest: Mapping[str, RunView] = {}
         self._partial: set[str] = set()
         self.snapshot: Snapshot = monitor.snapshot()
-        self.preview = self.snapshot
+        self.preview = self.snapshot.model_copy(update={"reading": ReadingView(share=0.0)})
         self.due = self._inputs_due = self._preview_due = -math.inf
         self._inputs: tuple[InputView, ...] = ()
         self._missing: list[str] | None = None
@@ -38,34 +38,44 @@ class Pictures:
             self.snapshot.inputs,
         )
 
-    def take(self, now: float, *, at_once: bool, partial: Collection[str] = ()) -> bool:
+    def take(
+        self,
+        now: float,
+        *,
+        at_once: bool,
+        partial: Collection[str] = (),
+        reading: ReadingView | None = None,
+    ) -> bool:
         """Take a new snapshot if anything changed; uses at most a twentieth of the time.
 
-        `partial`: the runs whose history is still being read.
+        `partial`: the runs whose history is still being read, `reading`: how far.
         """
-        is_old = self.is_old or {*partial} != self._partial
+        is_old = self.is_old or {*partial} != self._partial or reading != self.snapshot.reading
         if not is_old or not (at_once or now >= self.due):
             return False
         self._partial = {*partial}
         started = time.perf_counter()
         found, self.newest = self._monitor.snapshot(), {}
-        runs = tuple(_unjudged(run) if run.name in partial else run for run in found.runs)
-        self.snapshot = found.model_copy(update={"inputs": self._inputs, "runs": runs})
+        to = _judged_to(reading)
+        runs = tuple(_unjudged(run, to) if run.name in partial else run for run in found.runs)
+        shown = {"inputs": self._inputs, "runs": runs, "reading": reading}
+        self.snapshot = found.model_copy(update=shown)
         self.preview = self.snapshot
         self.due = now + max(SNAPSHOT_SECONDS, 20 * (time.perf_counter() - started))
         return True
 
-    def show_reading(self) -> None:
+    def show_reading(self, reading: ReadingView | None) -> None:
         """Renew `preview` while the first content is read, as its alerts are not known yet."""
         if (now := time.monotonic()) < self._preview_due:
             return
-        found, read_to = self._monitor.snapshot(), max(self._monitor.clock, 0.0)
-        runs = {run.name: _unjudged(run) for run in found.runs}
+        found, to = self._monitor.snapshot(), _judged_to(reading)
+        runs = {run.name: _unjudged(run, to) for run in found.runs}
         for name, newest in self.newest.items():
-            read = {"judged_to": read_to} if name in runs else {}
+            read = {"judged_to": to or 0.0} if name in runs else {}
             runs[name] = newest.model_copy(update=read)
         unjudged = {"alerts": (), "incidents": (), "transitions": (), "points": ()}
-        self.preview = found.model_copy(update={**unjudged, "runs": tuple(runs.values())})
+        shown = {**unjudged, "runs": tuple(runs.values()), "reading": reading}
+        self.preview = found.model_copy(update=shown)
         self._preview_due = now + max(SNAPSHOT_SECONDS, 20 * (time.monotonic() - now))
 
     def note_inputs(
@@ -91,8 +101,13 @@ class Pictures:
         self._inputs = tuple(found[:MOST_INPUTS])
 
 
-def _unjudged(run: RunView) -> RunView:
-    return run.model_copy(update={"health": "READING", "reasons": (), "decision": None})
+def _judged_to(reading: ReadingView | None) -> float | None:
+    return None if reading is None else reading.judged_to
+
+
+def _unjudged(run: RunView, to: float | None) -> RunView:
+    shown = {"health": "READING", "reasons": (), "decision": None, "judged_to": to or 0.0}
+    return run.model_copy(update=shown)
 
 
 def _bare(path: str, lines: int | None) -> InputView:

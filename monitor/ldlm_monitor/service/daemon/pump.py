@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.base.chunk import Chunk
-from ldlm_monitor.base.snapshot import Snapshot
+from ldlm_monitor.base.snapshot import ReadingView, Snapshot
 from ldlm_monitor.finished.playback.recording import Recorder
 from ldlm_monitor.judge.core.assemble import assemble, rules_of
 from ldlm_monitor.judge.core.self_metrics import NO_HOSTS, edge_points
@@ -26,7 +26,7 @@ from ldlm_monitor.service.config import Settings
 from ldlm_monitor.service.daemon.backfill import Backfill
 from ldlm_monitor.service.daemon.discovery import Inputs
 from ldlm_monitor.service.daemon.dispatcher import Dispatcher
-from ldlm_monitor.service.daemon.newest_lines import NewestLines
+from ldlm_monitor.service.daemon.newest_lines import FIRST_SECONDS, MORE_SECONDS, NewestLines
 from ldlm_monitor.service.daemon.pictures import Pictures
 from ldlm_monitor.service.daemon.reading_lag import LATE_SECONDS, ReadingLag
 from ldlm_monitor.service.daemon.restart import recall
@@ -131,9 +131,10 @@ class Pump:
         return self.pictures.snapshot
 
     @property
-    def reading(self) -> float | None:
-        """The share of the files' first content that was judged, 0 to 1; None if all was."""
-        return self._backfill.reading if self.caught_up else self._backfill.reading or 0.0
+    def reading(self) -> ReadingView | None:
+        """How far the bytes that files held when they were found were judged; None if all were."""
+        found = self._backfill.reading
+        return found if self.caught_up else found or ReadingView(share=0.0)
 
     def turn(self, dirty: Collection[Path] | None, now: float) -> None:
         """One round at `now` (Unix seconds): new files, new bytes, the passing of time.
@@ -328,21 +329,30 @@ class Pump:
         self._backfill.add({file.path for file in joining if file.is_new} | again)
         if joining or restart is not None:
             self.waker.watch(self.inputs.folders())
-        if not self.caught_up:
-            newest = NewestLines(self.settings.formats, self.monitor.names, self._calls.disk)
-            read = newest.read(self.inputs.followed.values())
-            self.pictures.newest = {run.name: run for run in read}
+        newest = None if self.caught_up else self._newest()
+        if newest is not None:
+            self._show(newest, FIRST_SECONDS)
         if not self._backfill.begin(now, restart, everything=not self.caught_up):
             return
         while (found := self._backfill.step()) is None:
-            if self.caught_up:
+            if newest is None:
                 return
             self._check()
-            self.pictures.show_reading()
+            self._show(newest, MORE_SECONDS)
             self.meanwhile()
         self._commit_at = -math.inf
         recent = now - found.end <= NEWS_SECONDS
         self.dispatcher.dispatch_history(found.passed, now - self.monitor.ahead, recent=recent)
+
+    def _newest(self) -> NewestLines:
+        files, disk = self.inputs.followed.values(), self._calls.disk
+        return NewestLines(self.settings.formats, self.monitor.names, disk, files)
+
+    def _show(self, newest: NewestLines, seconds: float) -> None:
+        """Show what newest lines say, looking at more of them for so long, and how far it is."""
+        if newest.has_more:
+            self.pictures.newest = newest.read(seconds)
+        self.pictures.show_reading(self.reading)
 
     def _commit(self, now: float) -> None:
         """Commit the state; alerts of bytes that it marks as judged are in the outbox already."""
@@ -367,5 +377,6 @@ class Pump:
         missing, positions = self.inputs.patterns.missing, self.follower.positions
         self.pictures.note_inputs(now, missing, self._unreadable, followed, positions)
         partial = self._backfill.partial
-        if self.pictures.take(now, at_once=self.stopping(), partial=partial):
+        at_once, reading = self.stopping(), self._backfill.reading
+        if self.pictures.take(now, at_once=at_once, partial=partial, reading=reading):
             self.dispatcher.update_incidents(self.snapshot.incidents, now - self.monitor.ahead)

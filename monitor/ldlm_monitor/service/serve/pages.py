@@ -24,7 +24,7 @@ RESOURCES = ("runs", "alerts", "incidents", "events")
 
 Redact: TypeAlias = Callable[[str], str]  # removes secrets from a text
 
-_WITH = {"runs": {"monitor", "inputs"}, "alerts": {"transitions"}}
+_WITH = {"runs": {"monitor", "inputs", "reading"}, "alerts": {"transitions"}}
 """Further fields of the snapshot in a resource, whose clients show both."""
 _LINKS = ("/metrics", "/-/healthy", "/-/ready", *(f"/api/v1/{name}" for name in RESOURCES))
 _CACHED, _CACHED_LENGTH = 16384, 400
@@ -48,11 +48,12 @@ def tag(snapshot: Snapshot, name: str) -> str:
     """An ETag (RFC 9110, 8.8.3) of a resource: it changes with the content.
 
     Events have their positions in it, because most changes of the version are of no event. Other
-    tags contain the time, since each daemon counts versions from 0 again.
+    tags contain the time, since each daemon counts versions from 0 again, and how far it has read.
     """
     if name == "events" and snapshot.events:
         return f'"{len(snapshot.events)}-{hash(tuple(each.position for each in snapshot.events))}"'
-    return f'"{snapshot.version}-{snapshot.at}"'
+    share = -1.0 if snapshot.reading is None else snapshot.reading.share
+    return f'"{snapshot.version}-{snapshot.at}-{len(snapshot.runs)}-{share}"'
 
 
 def cached(redact: Redact) -> Redact:
@@ -125,19 +126,21 @@ def log(redact: Redact, source: Source, parameters: Mapping[str, str]) -> dict[s
 
 
 def landing_page(snapshot: Snapshot, redact: Redact) -> bytes:
-    """HTML for a person who opens the port in a browser: the runs, and links."""
+    """HTML for a person who opens the port in a browser: how far it has read, the runs, links."""
+    reading = "" if snapshot.reading is None else f"<p>{snapshot.reading.text()}</p>"
     runs = "".join(
         f'<li><a href="{escape(run_path(run.name)[1:])}">{_shown(redact(run.name))}</a>: '
         f"{_shown(run.state)}, {_shown(run.health)}"
         f"{f' ({_shown(redact(run.because))})' if run.reasons else ''}"
-        f"{'' if run.step is None else f', step {run.step}'}</li>"
+        f"{'' if run.step is None else f', step {run.step}'}"
+        f"{f', {unjudged}' if (unjudged := run.unjudged()) else ''}</li>"
         for run in snapshot.runs
     )
     links = "".join(f'<li><a href="{link}">{link}</a></li>' for link in _LINKS)
     return (
         "<!DOCTYPE html>\n"
         '<html lang="en"><head><meta charset="utf-8"><title>ldlm-monitor</title></head>'
-        f"<body><h1>ldlm-monitor</h1><h2>Runs</h2><ul>{runs or '<li>none yet</li>'}</ul>"
+        f"<body><h1>ldlm-monitor</h1>{reading}<h2>Runs</h2><ul>{runs or '<li>none yet</li>'}</ul>"
         f"<h2>Pages</h2><ul>{links}</ul></body></html>\n"
     ).encode("utf-8", "replace")
 

@@ -168,7 +168,10 @@ class Routes:
         return _line("healthy")
 
     def _ready(self, _: Request) -> Response:
-        return _line("ready") if self._site.ready() else _line("not ready", 503)
+        if self._site.ready():
+            return _line("ready")
+        reading = self._site.snapshot().reading
+        return _line("not ready" if reading is None else f"not ready: {reading.text()}", 503)
 
     def _resource(self, name: str, request: Request) -> Response:
         snapshot = self._site.snapshot()
