@@ -1,5 +1,6 @@
 """The monitor's state for its readers: a frozen `Snapshot`, whose JSON the HTTP API serves."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal, Self, TypeAlias, TypeVar
@@ -165,6 +166,13 @@ class CurveView:
         return Position(self.files[self.origins[index]], self.lines[index], self.offsets[index])
 
 
+class GuessView(View):
+    """Times of a run up to `to` (Unix seconds) are guesses, and `why`."""
+
+    to: float
+    why: str
+
+
 class RunView(View):
     """The present state of one run; times are Unix seconds, None if unknown."""
 
@@ -205,6 +213,7 @@ class RunView(View):
         default={}, description="what detectors compute for the whole run, without their prefix"
     )
 
+    guess: GuessView | None = Field(default=None, description="which of its times are guesses")
     goodput: Goodput | None = Field(default=None, description="None if the log has no times")
     resumed_at: tuple[int, ...] = Field(default=(), description="steps that training went back to")
 
@@ -213,6 +222,11 @@ class RunView(View):
         """The run's name in its own log, if it differs from `name`; otherwise None."""
         called = self.settings.get("run")
         return called if called and called != self.name else None
+
+    def about(self, *times: float | None) -> str:
+        """`≈`, to be printed before a time or duration, if it rests on a guess; otherwise ""."""
+        to = -math.inf if self.guess is None else self.guess.to
+        return "≈" if any(each is not None and each <= to for each in times) else ""
 
     def unjudged(self, at: Callable[[float], str] = utc) -> str:
         """Up to when a run was judged whose history is being read, else ""; `at` writes times."""

@@ -9,7 +9,7 @@ from textual.binding import BindingType
 from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.base.names import severity_rank
 from ldlm_monitor.base.snapshot import AlertView, Snapshot
-from ldlm_monitor.base.text.format import local_time, number
+from ldlm_monitor.base.text.format import number
 from ldlm_monitor.judge.core.run_health import decided_on
 from ldlm_monitor.screen.detail_page import DetailPage
 from ldlm_monitor.screen.draw import Line, StyledSpan, fit, labelled, safe
@@ -137,15 +137,17 @@ class AlertsPage(DetailPage[AlertItem]):
         over = isinstance(of, Transition)
         style = "dim" if over or item.reason else severity
         age = whole_duration(self._pages.clock() - of.active_at)
+        run = self.run_of(item)
+        shown = self._pages.about(run, of.active_at) + age
+        if isinstance(of, Transition):
+            shown = self._pages.local_time(run, of.time)
         note = f"[{item.reason}] " if item.reason and not over else ""
         # Cells hold `RESOLVED`, `critical`, a default alert's name, a local time, and a blank each.
         return [
             StyledSpan(fit(of.state.upper(), 9, glyphs), style),
             StyledSpan(fit(severity, 9, glyphs), style),
             StyledSpan(fit(safe(item.name, glyphs), 20, glyphs) + " ", "dim" if over else "title"),
-            StyledSpan(
-                fit(local_time(of.time) if isinstance(of, Transition) else age, 14) + " ", "dim"
-            ),
+            StyledSpan(fit(shown, 14) + " ", "dim"),
             StyledSpan(safe(note, glyphs), "info"),
             StyledSpan(safe(of.annotations.get("summary", ""), glyphs), "dim" if over else ""),
         ]
@@ -155,11 +157,13 @@ class AlertsPage(DetailPage[AlertItem]):
         # 10 cells hold the words at the left, 4 are a margin; on a tiny screen 10 remain for text.
         of, glyphs, inner = item.of, self._pages.glyphs, max(width - 14, 10)
         age = whole_duration(self._pages.clock() - of.active_at)
+        about = self._pages.about(self.run_of(item), of.active_at)
+        since = self._pages.local_time(self.run_of(item), of.active_at)
         lines: list[Line] = [
             [
                 StyledSpan(f" {safe(item.name, glyphs)}", severity_of(of)),
                 StyledSpan(f"  {of.state}", "title"),
-                StyledSpan(f"  since {local_time(of.active_at)} ({age})", "dim"),
+                StyledSpan(f"  since {since} ({about}{age})", "dim"),
                 StyledSpan(f"  value {number(of.value)}", "dim"),
             ]
         ]

@@ -11,7 +11,7 @@ from textual import events
 from textual.binding import BindingType
 
 from ldlm_monitor.base.snapshot import CurveView, RunView
-from ldlm_monitor.base.text.format import local_time, number
+from ldlm_monitor.base.text.format import number
 from ldlm_monitor.screen.axis import ALONG, Along, along_axis, is_loss, label_along, metrics
 from ldlm_monitor.screen.chart import AXIS, Chart, Viewport, draw_chart, marks_of, nearest, placed
 from ldlm_monitor.screen.draw import CURVES, Line, StyledSpan, safe, width_of
@@ -286,4 +286,5 @@ class MetricChart(Painted, can_focus=True):
             line.append(StyledSpan(f"  {number(low)} to {number(high)}", "dim"))
         if bad := curve.nonfinite[index]:
             line.append(StyledSpan(f"  {bad} not finite", "critical"))
-        return [*line, StyledSpan(f"  {local_time(curve.times[index])}", "dim")]
+        at = self._pages.local_time(self._pages.run, curve.times[index])
+        return [*line, StyledSpan(f"  {at}", "dim")]

@@ -13,8 +13,8 @@ from ldlm_monitor.base.names import RATES, severity_rank
 from ldlm_monitor.base.queries import Source
 from ldlm_monitor.base.records import Position
 from ldlm_monitor.base.snapshot import AlertView, CurveView, RunView, Snapshot
-from ldlm_monitor.base.text.format import duration, si_number
-from ldlm_monitor.screen.draw import UNICODE, Glyphs
+from ldlm_monitor.base.text.format import duration, local_time, si_number
+from ldlm_monitor.screen.draw import UNICODE, Glyphs, safe
 
 _UNITS = ("tok/s", "smp/s", "step/s")  # of `RATES`
 Curves: TypeAlias = dict[tuple[str, str], CurveView]  # by run and quantity
@@ -55,6 +55,16 @@ class PageContext:
     def chosen(self) -> RunView | None:
         """The selected run; None if the snapshot has no run of that name."""
         return next((run for run in self.snapshot.runs if run.name == self.run), None)
+
+    def about(self, run: str | None, *times: float | None) -> str:
+        """The mark of times of the run of this name that are guesses; "" if they are none."""
+        found = next((each for each in self.snapshot.runs if each.name == run), None)
+        return safe(found.about(*times), self.glyphs) if found is not None else ""
+
+    def local_time(self, run: str | None, at: float | None) -> str:
+        """Local date and time of a run; of a guess, which is marked, without seconds."""
+        about, shown = self.about(run, at), local_time(at)
+        return about + shown[:-3] if about else shown
 
     def curves(self, wanted: Iterable[tuple[str, str]], points: int) -> Curves:
         """Logged curves of `wanted`, in at most `points` buckets. May block; raises UsageError."""
@@ -112,10 +122,11 @@ def current(run: RunView, quantity: str) -> float | None:
 def age(run: RunView, now: float) -> tuple[str, str]:
     """Time since the last step and stall limit, as `12s/2m`, and a style; `now`: Unix seconds."""
     if run.ended_at is not None:
-        return f"ended {whole_duration(now - run.ended_at)} ago", "dim"
+        return f"ended {run.about(run.ended_at)}{whole_duration(now - run.ended_at)} ago", "dim"
     if run.last_progress_at is None:
         return "-", "dim"
-    waited, limit = whole_duration(now - run.last_progress_at), run.stall_limit_seconds
+    waited = run.about(run.last_progress_at) + whole_duration(now - run.last_progress_at)
+    limit = run.stall_limit_seconds
     return f"{waited}/{whole_duration(limit)}" if limit else waited, age_style(run, now)
 
 

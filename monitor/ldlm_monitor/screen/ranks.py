@@ -61,7 +61,7 @@ def _verdict(run: RunView, cells: list[_RankCell], glyphs: Glyphs) -> Line:
             facts.append(f"silent for {whole_duration(newest - last.rank.seen_at)}")
         text = f"   {_named(last.rank, glyphs)} is {', '.join(facts)}"
         line.append(StyledSpan(text, _STYLES[last.kind]))
-    elif not run.reasons:
+    elif not run.reasons and run.health != "READING":
         line.append(StyledSpan("   all in step", "ok"))
     return line
 

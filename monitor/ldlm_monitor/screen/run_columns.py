@@ -87,7 +87,10 @@ def _since(row: RunRow) -> Line:
     at, now = since(row.run, row.context), row.context.clock()
     waits = not row.run.reasons and row.run.ended_at is None
     style = age_style(row.run, now) if waits else "" if row.run.reasons else "dim"
-    return [StyledSpan("-" if at is None else whole_duration(now - at), style)]
+    if at is None:
+        return [StyledSpan("-", style)]
+    age, about = whole_duration(now - at), row.context.about(row.run.name, at)
+    return [StyledSpan(about + age.split()[0] if about else age, style)]  # a guess is not so exact
 
 
 # Title, cells for usual values, and rank: columns of rank 0 are shown at any width.

@@ -153,7 +153,7 @@ class RunPage(ScreenPage):
             StyledSpan(also, "dim"),
             StyledSpan(f"  {glyphs.health[run.health]} {run.health}", style_of_health),
             StyledSpan(f"  {run.state}", style_of_health if is_bad else ""),
-            StyledSpan(f"  {run.unjudged(local_time)}  {framework}{world}", "dim"),
+            StyledSpan(f"  {run.unjudged(local_time) or f'{framework}{world}'}", "dim"),
         ]
         if run.reasons:
             first[-1:] = [StyledSpan(f"  {safe(run.because, glyphs)}", style_of_health)]
@@ -164,7 +164,8 @@ class RunPage(ScreenPage):
             *(bar(run.progress, max(min(width // 5, 30), 6), glyphs) if run.progress else []),
             StyledSpan(f"{done}  left {whole_duration(run.eta_seconds)}"),
             StyledSpan("  last step ", "dim"),
-            StyledSpan(waited, style),
+            StyledSpan(safe(waited, glyphs), style),
+            StyledSpan(safe(_guess(run), glyphs), "dim"),
         ]
         third: Line = [
             StyledSpan(" loss ", "dim"),
@@ -223,6 +224,10 @@ class RunPage(ScreenPage):
         ]
         batches = (e for e in reversed(snapshot.events) if (e.run, e.kind) == (run.name, _BATCH))
         return lines + [[StyledSpan(f"   {safe(each.message, glyphs)}")] for each in batches][:1]
+
+
+def _guess(run: RunView) -> str:
+    return "" if run.guess is None else f"  ≈: {run.guess.why}"
 
 
 def _rows(curve: CurveView | None, width: int, height: int, glyphs: Glyphs) -> list[Line]:

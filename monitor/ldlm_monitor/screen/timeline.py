@@ -12,7 +12,6 @@ from textual.binding import BindingType
 from ldlm_monitor.base.incident_view import IncidentView
 from ldlm_monitor.base.records import Event, FieldValue, Position
 from ldlm_monitor.base.snapshot import Snapshot
-from ldlm_monitor.base.text.format import local_time
 from ldlm_monitor.screen.detail_page import DetailPage
 from ldlm_monitor.screen.draw import Glyphs, Line, StyledSpan, fit, labelled, safe, wrap
 from ldlm_monitor.screen.keys import Key, keys
@@ -225,7 +224,7 @@ class EventsPage(DetailPage[TimelineEntry]):
         """Time, run, severity, kind, rank or host, message; cells hold usual values, or cut."""
         glyphs, style = self._pages.glyphs, item.severity
         mark = glyphs.marks.get(item.severity, " ")
-        line = [StyledSpan(fit(local_time(item.time), 14) + " ", "dim")]
+        line = [StyledSpan(fit(self._pages.local_time(item.run, item.time), 14) + " ", "dim")]
         if self._all_runs and len(self._pages.snapshot.runs) > 1:
             own = safe(item.run.removeprefix(self._prefix), glyphs)
             line.append(StyledSpan(middle_cut(own, _RUN_CELLS, glyphs) + " ", "accent"))

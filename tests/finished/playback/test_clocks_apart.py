@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.base.snapshot import RunView
+from ldlm_monitor.base.text.lines import StatusLines
 from ldlm_monitor.finished.playback.log_replay import Replay
+from ldlm_monitor.finished.report.plain_text import health_report
+from ldlm_monitor.logs.history.arrival_times import FROM_LAST_WRITE, FROM_LINE_ABOVE, ONLY_ORDER
 from ldlm_monitor.service.config import Settings
 
 TODAY = 1_790_000_000.0  # four months after the lines; when all files were copied
@@ -16,6 +19,7 @@ STEPS = "".join(
     for second in range(60)
 )
 LATER = "2026-05-28 21:00:00 - INFO - step 7 loss 1.5 lr 3e-4\n"
+BEGIN = "2026-05-28 20:00:00 - INFO - begin\n"
 BARS = "".join(
     f"\rTraining:  {step}%|# | {step}/100 [00:{step:02}<01:00, 1.0it/s, Loss=1.0]"
     for step in range(30)
@@ -67,8 +71,31 @@ def test_a_run_tells_up_to_when_it_is_judged_where_that_is_not_the_end_of_all(
     assert train.judged_to == train.last_progress_at
 
 
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (STEPS, None),
+        (BEGIN + BARS + "\n2026-05-28 20:00:40 - INFO - saved\n", None),
+        (BARS, FROM_LAST_WRITE),
+        (BEGIN + BARS, FROM_LINE_ABOVE),
+        ('{"step": 1, "loss": 2.0}\n{"step": 2, "loss": 2.0}\n', ONLY_ORDER),
+    ],
+)
+def test_a_time_that_is_a_guess_is_marked_and_says_why(
+    tmp_path: Path, text: str, why: str | None
+) -> None:
+    (path := tmp_path / "alpha.log").write_text(text)
+    snapshot = Replay(Settings(files=(str(path),))).end()
+    (run,) = snapshot.runs
+    assert (run.guess and run.guess.why) == why
+    page, mark = health_report(snapshot), "≈" if why else ""
+    assert f"Last step    {mark}20" in page
+    assert ("Times        ≈: its" in page) is bool(why)
+    assert f"last step {mark}" in next(StatusLines().of(snapshot, snapshot.at))
+
+
 def test_no_time_is_invented_between_a_line_and_the_bars_of_a_copied_log(tmp_path: Path) -> None:
-    (train,) = runs(tmp_path, alpha="2026-05-28 20:00:00 - INFO - begin\n" + BARS)
+    (train,) = runs(tmp_path, alpha=BEGIN + BARS)
     assert train.goodput is not None
     assert train.goodput.total_seconds == pytest.approx(29, abs=1)
 
@@ -77,6 +104,6 @@ def test_the_time_between_a_line_and_bars_is_a_start_where_a_line_below_shows_it
     tmp_path: Path,
 ) -> None:
     below = "\n2026-05-28 20:00:50 - INFO - saved\n"
-    (train,) = runs(tmp_path, alpha="2026-05-28 20:00:00 - INFO - begin\n" + BARS + below)
+    (train,) = runs(tmp_path, alpha=BEGIN + BARS + below)
     assert train.goodput is not None
     assert train.goodput.total_seconds == pytest.approx(50, abs=1)

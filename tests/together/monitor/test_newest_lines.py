@@ -120,12 +120,18 @@ def test_a_failure_that_stands_far_above_is_not_the_newest(start: Start) -> None
 
 def test_a_restart_shows_them_too(start: Start) -> None:
     append(start.folder / "alpha.log", steps(3000), NOW)
-    start.turn(NOW + 1)
+    (read,) = start.turn(NOW + 1).runs
+    assert read.about(read.last_progress_at) == "≈"
+    append(start.folder / "alpha.log", "step 3000 loss 2.5 grad_norm 1.0\n", NOW + 1)
+    start.watching.pump.turn(None, NOW + 2)
+    (live,) = start.watching.pump.snapshot.runs
+    assert (live.about(live.started_at), live.about(live.last_progress_at)) == ("≈", "")
     start.watching.close()
-    append(start.folder / "alpha.log", "step 3000 loss 2.5 grad_norm 1.0\n", NOW + 2)
+    append(start.folder / "alpha.log", "step 3001 loss 2.5 grad_norm 1.0\n", NOW + 2)
     start.seen.clear()
     start.turn(NOW + 3)
-    assert first_of(start)["alpha"].step == 3000
+    shown = first_of(start)["alpha"]
+    assert (shown.step, shown.about(shown.last_progress_at)) == (3001, "≈")
 
 
 def test_a_bar_shows_its_last_repaint(start: Start) -> None:

@@ -73,7 +73,8 @@ def _status(run: RunView, now: float) -> Iterator[str]:
         if known := run.statistics.get(quantity):
             yield f"{quantity} {number(known.current)}"
     if run.last_progress_at is not None:
-        yield f"last step {duration(now - run.last_progress_at)} ago"
+        about = run.about(run.last_progress_at)
+        yield f"last step {about}{duration(now - run.last_progress_at)} ago"
     if run.eta_seconds is not None:
         yield f"{duration(run.eta_seconds)} left"
     if unjudged := run.unjudged(iso):

@@ -61,6 +61,7 @@ class Replay:
         names = self.monitor.names
         found = gather(settings, names, alone=alone, apart=apart, ahead=ahead)
         self.history, self.notices = found
+        self.monitor.runs.guesses.update(self.history.guesses)
         ends = self.history.judged_to.items()
         self.monitor.runs.set_ends({run: at for run, at in ends if at < self.history.end})
 

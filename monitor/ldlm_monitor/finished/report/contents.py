@@ -12,7 +12,7 @@ from ldlm_monitor.base.records import Position
 from ldlm_monitor.base.snapshot import AlertView, MonitorView, Statistics
 from ldlm_monitor.base.text.format import byte_size, counted, duration, number, utc
 from ldlm_monitor.base.text.sanitize import summary_of
-from ldlm_monitor.finished.report.document import Entry, Report, ReportRun
+from ldlm_monitor.finished.report.document import Entry, Report, ReportRun, marked_utc
 from ldlm_monitor.judge.core.run_health import decided_on, what_now
 
 NO_BREAK = "\u00a0"
@@ -30,7 +30,7 @@ _BRIEF = 3
 class Item:
     """An incident, an alert or an issue.
 
-    `badge`: its severity, or the confidence in its cause. `at`: Unix seconds, None if unknown.
+    `badge`: its severity, or the confidence in its cause. `at`: its time, "" if unknown.
     `notes`: lines below the title. `place`: path and line. `reasons`: why the cause is named.
     `excerpt`: pairs of a log line and its place. `action`: what to do. An empty one is left out.
     """
@@ -38,7 +38,7 @@ class Item:
     severity: str
     badge: str
     title: str
-    at: float | None = None
+    at: str = ""
     notes: tuple[str, ...] = ()
     place: str = ""
     reasons: tuple[str, ...] = ()
@@ -63,15 +63,17 @@ Block: TypeAlias = Item | Table | tuple[str, ...] | str
 
 def sections(run: ReportRun) -> dict[str, list[Block]]:
     """The blocks of each section of a run, by title; empty sections are left out."""
-    spent = run.goodput
+    spent, about = run.goodput, run.about(run.started_at)
     found: dict[str, list[Block]] = {
-        "Incidents": [_incident(incident, run.goodput) for incident in reversed(run.incidents)],
+        "Incidents": [_incident(incident, run) for incident in reversed(run.incidents)],
         "Firing": [_alert(alert, run) for alert in run.alerts],
         "Recommendations": [run.recommendations],
-        "Where the time went": [] if spent is None else [spent_said(spent), _losses(spent)],
+        "Where the time went": [] if spent is None else [spent_said(spent, about), _losses(spent)],
         "Statistics over the last values": [_statistics(run.statistics)],
         "Recent issues": [_issue(issue) for issue in run.issues],
-        "Timeline": [tuple(f"{utc(entry.time)} {entry.text}" for entry in run.timeline)],
+        "Timeline": [
+            tuple(f"{marked_utc(run, entry.time)} {entry.text}" for entry in run.timeline)
+        ],
         "Events": [", ".join(f"{kind}{NO_BREAK}{n}" for kind, n in _by_count(run.event_counts))],
         "Configuration seen": [Table(("name", "value"), tuple(run.settings.items()))],
         "Files": [run.files],
@@ -87,9 +89,9 @@ def _filled(found: Mapping[str, list[Block]]) -> dict[str, list[Block]]:
 def brief_sections(run: ReportRun) -> dict[str, list[Block]]:
     """As `sections`, for one of several runs: its newest incident, what fires, what to do."""
     *earlier, newest = run.incidents or (None,)
-    past = tuple(f"{each.title}: {next(_story(each))}" for each in reversed(earlier) if each)
+    past = tuple(f"{each.title}: {next(_story(each, run))}" for each in reversed(earlier) if each)
     found: dict[str, list[Block]] = {
-        "Incidents": [_incident(newest, run.goodput), _first(past)] if newest is not None else [],
+        "Incidents": [_incident(newest, run), _first(past)] if newest is not None else [],
         "Firing": [_alert(alert, run) for alert in run.alerts],
         "Recommendations": [_first(run.recommendations)],
     }
@@ -151,7 +153,7 @@ def _alert(alert: AlertView, run: ReportRun | None) -> Item:
         severity=severity,
         badge=severity,
         title=f"{alert.name}{rank}",
-        at=alert.fired_at,
+        at=utc(alert.fired_at) if run is None else marked_utc(run, alert.fired_at),
         notes=(summary_of(alert.annotations, alert.labels.get("run", "")),),
         place=_place(alert.position),
         action="" if is_decided else alert.annotations.get("action", ""),
@@ -167,7 +169,7 @@ def _issue(issue: Entry) -> Item:
     )
 
 
-def _incident(incident: IncidentView, spent: Goodput | None) -> Item:
+def _incident(incident: IncidentView, run: ReportRun) -> Item:
     claims = (
         f"torchelastic blames rank {claim.rank}: {claim.reason}"
         for claim in incident.claims
@@ -177,19 +179,20 @@ def _incident(incident: IncidentView, spent: Goodput | None) -> Item:
         severity="critical",
         badge="unknown" if incident.confidence == "none" else incident.confidence,
         title=incident.title,
-        notes=(*_story(incident), *_cost(incident, spent)),
+        notes=(*_story(incident, run), *_cost(incident, run.goodput)),
         reasons=(*incident.root.why, *claims),
         excerpt=tuple((line.text, _place(line.position)) for line in incident.excerpt),
         action=incident.advice,
     )
 
 
-def _story(incident: IncidentView) -> Iterator[str]:
+def _story(incident: IncidentView, run: ReportRun) -> Iterator[str]:
     began = incident.began_at
     end: str = incident.state
     if incident.ended_at is not None:
-        end = f"{incident.ended_reason} after {duration(max(incident.ended_at - began, 0.0))}"
-    yield f"began {utc(began)}, {end}"
+        lasted = run.about(began) + duration(max(incident.ended_at - began, 0.0))
+        end = f"{incident.ended_reason} after {lasted}"
+    yield f"began {marked_utc(run, began)}, {end}"
     if (collective := incident.collective) is not None:
         missing = f", missing {collective.missing}" if collective.missing else ""
         name = f"{collective.op} #{collective.seq}"
@@ -223,8 +226,8 @@ def _symptoms(incident: IncidentView) -> str:
     return ", ".join(shown[:_SYMPTOMS] + ["…"] * (len(shown) > _SYMPTOMS))
 
 
-def spent_said(spent: Goodput) -> str:
-    """The share, the usual time of a step and the blind spot, as sentences."""
+def spent_said(spent: Goodput, about: str) -> str:
+    """The share, the usual time of a step and the blind spot, as sentences; `about`: `≈` or ""."""
     least = spent.least_pause_seconds
     blind = f"; pauses below {duration(least)} are not seen" if least else ""
     failed = (
@@ -234,7 +237,7 @@ def spent_said(spent: Goodput) -> str:
     )
     cost = f" {spent.gpu_hours:.2f} GPU-hours cost {spent.cost:.2f}." if spent.cost else ""
     return (
-        f"{100 * spent.share:.1f} % of {duration(spent.total_seconds)} brought the training "
+        f"{100 * spent.share:.1f} % of {about}{duration(spent.total_seconds)} brought the training "
         f"forward, at {duration(spent.step_seconds)} a step{blind}.{failed}{cost}"
     )
 

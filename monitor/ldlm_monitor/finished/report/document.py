@@ -155,16 +155,17 @@ def _facts(run: RunView, snapshot: Snapshot, *, ends: bool) -> dict[str, str]:
         since = " before the log's end" if ends else " ago"
         if run.host is not None:
             at, since = max(run.host.at, at), " ago"
-        ago = f" ({duration(at - last)}{since})"
+        ago = f" ({run.about(last)}{duration(at - last)}{since})"
     spent = run.goodput
     facts = {
-        "Goodput": "" if spent is None else _goodput(spent),
+        "Goodput": "" if spent is None else _goodput(spent, run.about(run.started_at)),
         "Pace": ", ".join(_pace(run, snapshot)),
         "Time left": duration(run.eta_seconds) if goes_on else "",
-        "Started": utc(run.started_at),
-        "Last step": f"{utc(last)}{ago}",
+        "Started": marked_utc(run, run.started_at),
+        "Last step": f"{marked_utc(run, last)}{ago}",
         "Stall limit": duration(run.stall_limit_seconds) if goes_on else "",
-        "Ended": utc(run.ended_at),
+        "Ended": marked_utc(run, run.ended_at),
+        "Times": "" if run.guess is None else f"≈: {run.guess.why}",
         "Failed rank": number(run.failed_rank),
         "Ranks": str(run.world_size or ""),
         "Skipped": counted(run.skipped_steps, "step") if run.skipped_steps else "",
@@ -173,9 +174,14 @@ def _facts(run: RunView, snapshot: Snapshot, *, ends: bool) -> dict[str, str]:
     return {name: fact for name, fact in facts.items() if fact not in ("", "-")}  # "-": unknown
 
 
-def _goodput(spent: Goodput) -> str:
+def marked_utc(run: RunView, at: float | None) -> str:
+    """A time of a run in UTC, behind `≈` if it is a guess; `-` if it is unknown."""
+    return run.about(at) + utc(at)
+
+
+def _goodput(spent: Goodput, about: str) -> str:
     share, ettr = 100 * spent.share, 100 * spent.ettr
-    return f"{share:.1f} % of {duration(spent.total_seconds)}, ETTR {ettr:.1f} %"
+    return f"{share:.1f} % of {about}{duration(spent.total_seconds)}, ETTR {ettr:.1f} %"
 
 
 def _pace(run: RunView, snapshot: Snapshot) -> Iterator[str]:

@@ -192,7 +192,7 @@ def _blocks(blocks: Iterable[Block], done: Sequence[str] = (), caption: str = ""
 
 
 def _item(item: Item, done: Sequence[str]) -> Iterator[str]:
-    at = "" if item.at is None else f' <span class="soft">{utc(item.at)}</span>'
+    at = f' <span class="soft">{item.at}</span>' if item.at else ""
     badge = _badge(item.badge, item.severity)
     yield f"<article>{badge} <strong>{escape(item.title)}</strong>{at}"
     yield from (f"<div>{escape(note)}</div>" for note in item.notes)

@@ -117,7 +117,7 @@ def _section(title: str, blocks: Sequence[Block]) -> Iterator[str]:
 
 def _item(item: Item, indent: int) -> Iterator[str]:
     first = f"  {item.badge:<{indent - 2}}"
-    yield from _between(item.title, "" if item.at is None else utc(item.at), indent, first)
+    yield from _between(item.title, item.at, indent, first)
     for note in item.notes:
         yield from _wrapped(note, indent=indent)
     if item.place:
@@ -221,8 +221,7 @@ def _md_blocks(blocks: Iterable[Block]) -> Iterator[str]:
 
 def _md_item(item: Item) -> Iterator[str]:
     yield from (f"#### {_escaped(item.title)} ({_escaped(item.badge)})", "")
-    at = (utc(item.at),) if item.at is not None else ()
-    yield from _md_list(tuple(filter(None, (*at, *item.notes, item.place, *item.reasons))))
+    yield from _md_list(tuple(filter(None, (item.at, *item.notes, item.place, *item.reasons))))
     if item.excerpt:
         body = [part for text, place in item.excerpt for part in (text, f"    {place}")]
         longest = max((len(run) for text in body for run in _FENCES.findall(text)), default=2)

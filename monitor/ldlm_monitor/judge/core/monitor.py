@@ -218,7 +218,8 @@ class Monitor:
     def _view(self, run: TrainingRun) -> RunView:
         health, gauges = self._health.of(run.name), self._detectors.run_gauges(run.name)
         known = {"reasons": health.reasons, "failed_rank": health.failed_rank, "detected": gauges}
-        return run.view(health.level, self.clock, host=self.own.hosts.get(run.name), **known)
+        found = {"host": self.own.hosts.get(run.name), "guess": self.runs.guesses.get(run.name)}
+        return run.view(health.level, self.clock, **found, **known)
 
     def _play_ahead(self, until: float) -> list[Transition]:
         """Judge the rows read ahead that come before `until`, with the open blocks."""

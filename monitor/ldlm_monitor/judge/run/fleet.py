@@ -6,6 +6,7 @@ from heapq import heappop, heappush
 
 from ldlm_monitor.base.points import Point
 from ldlm_monitor.base.records import Record, TimedRows
+from ldlm_monitor.base.snapshot import GuessView
 from ldlm_monitor.judge.run.stall import Stall
 from ldlm_monitor.judge.run.training_run import TrainingRun
 from ldlm_monitor.judge.run.verdict import ProbeCandidate
@@ -19,7 +20,8 @@ class Fleet:
     """All runs by name. `end_after`: seconds for which an ended run's series are exported.
 
     `untimed`: names of the runs with bytes of which only the order is known. `ends`: by name, when
-    the files of finished runs end, if before those of others (`Lifecycle.ends_at`).
+    the files of finished runs end, if before those of others (`Lifecycle.ends_at`). `guesses`: of
+    their times, by name.
     """
 
     def __init__(self, stall: Stall, end_after: float) -> None:
@@ -27,6 +29,7 @@ class Fleet:
         self._end_after = end_after
         self._runs: dict[str, TrainingRun] = {}
         self.untimed: set[str] = set()
+        self.guesses: dict[str, GuessView] = {}
         self.ends: Mapping[str, float] = {}
         self._dues: dict[str, float | None] = {}
         self._queue: list[tuple[float, str]] = []

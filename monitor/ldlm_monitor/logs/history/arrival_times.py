@@ -20,6 +20,10 @@ PIECES_A_SECOND = 4
 of short runs need more than one step a second, and each time costs memory."""
 FINE_SECONDS = 3600.0  # longest log with these pieces. A choice: 14,400 times; more cost memory
 
+ONLY_ORDER = "its lines have no times, so that only their order is known"
+FROM_LAST_WRITE = "its bars have no date: they count from the log's last write"
+FROM_LINE_ABOVE = "its bars have no date: they count from the line above the first"
+
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
@@ -76,7 +80,8 @@ class Timeline:
 
     `offsets[i]` is the first byte that arrived at `times[i]`; both rise. `timed`, one value for
     all times or one for each: whether they are Unix seconds; if not, they only order the bytes.
-    `dated`: they stand in the file, and do not count from its last write.
+    `dated`: they stand in the file, and do not count from its last write. `guess`: why its times
+    are guesses; "" if they are not.
     """
 
     def __init__(
@@ -86,11 +91,12 @@ class Timeline:
         *,
         timed: bool | Sequence[bool] = True,
         dated: bool = False,
+        guess: str = "",
     ) -> None:
         self._offsets = offsets
         self._times = times
         self._timed = timed
-        self.dated = dated
+        self.dated, self.guess = dated, guess
 
     @classmethod
     def joined(cls, parts: Sequence[tuple[int, float, "Timeline"]]) -> "Timeline":
@@ -108,7 +114,9 @@ class Timeline:
                 offsets.append(offset)
                 times.append(max(part._times[place], floor))
                 timed.append(part._is_timed(place))
-        return cls(offsets, times, timed=timed, dated=any(part.dated for _, _, part in parts))
+        guess = next((part.guess for _, _, part in parts if part.guess), "")
+        dated = any(part.dated for _, _, part in parts)
+        return cls(offsets, times, timed=timed, dated=dated, guess=guess)
 
     @property
     def timed(self) -> bool:
@@ -141,7 +149,7 @@ class Timeline:
         last = max(bisect_left(self._offsets, stop), first + 1)
         offsets = [max(offset - start, 0) for offset in self._offsets[first:last]]
         timed = self._timed if isinstance(self._timed, bool) else self._timed[first:last]
-        return Timeline(offsets, self._times[first:last], timed=timed, dated=self.dated)
+        return self._like(offsets, self._times[first:last], timed)
 
     def moved(self, seconds: float) -> "Timeline":
         """The timeline of bytes that all came so much later."""
@@ -151,7 +159,7 @@ class Timeline:
     def without_start(self) -> "Timeline":
         """The timeline of a file whose middle was skipped: its start gets the second time."""
         times = [*self._times[1:2], *self._times[1:]] or self._times
-        return Timeline(self._offsets, times, timed=self._timed, dated=self.dated)
+        return self._like(self._offsets, times, self._timed)
 
     def split(self, chunk: Chunk) -> Iterator[tuple[float, Chunk]]:
         """The chunk in pieces of whole records, each with its time and with `timed` set."""
@@ -178,6 +186,11 @@ class Timeline:
                     return
                 line += piece.newlines
                 start = end
+
+    def _like(
+        self, offsets: Sequence[int], times: Sequence[float], timed: bool | Sequence[bool]
+    ) -> "Timeline":
+        return Timeline(offsets, times, timed=timed, dated=self.dated, guess=self.guess)
 
     def _is_timed(self, index: int) -> bool:
         return self._timed if isinstance(self._timed, bool) else self._timed[index]
@@ -224,7 +237,7 @@ def from_bars(
                 attempts[-1].steps.append(mark.step)
                 attempts[-1].times.append(min(when, last_write))
             shown = mark
-    return Timeline(offsets, times), StepClock(attempts)
+    return Timeline(offsets, times, guess=FROM_LAST_WRITE), StepClock(attempts)
 
 
 def _on_one_clock(marks: Iterable[ClockMark]) -> Iterator[tuple[float, ClockMark]]:
@@ -287,9 +300,10 @@ def from_rows(offsets: Sequence[int], last_write: float, apart: float = 1.0) -> 
     """A timeline with an order only: nominal seconds `apart`, up to `last_write`."""
     rows = list(offsets) or [0]
     first = last_write - (len(rows) - 1) * apart
-    return Timeline(rows, [first + index * apart for index in range(len(rows))], timed=False)
+    times = [first + index * apart for index in range(len(rows))]
+    return Timeline(rows, times, timed=False, guess=ONLY_ORDER)
 
 
 def at_once(when: float) -> Timeline:
     """The timeline of a log without a clock: all bytes have the time of the last write, `when`."""
-    return Timeline([0], [when], timed=False)
+    return Timeline([0], [when], timed=False, guess=ONLY_ORDER)

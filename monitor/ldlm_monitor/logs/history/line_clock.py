@@ -6,7 +6,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
-from ldlm_monitor.logs.history.arrival_times import StepClock, Timeline
+from ldlm_monitor.logs.history.arrival_times import (
+    FROM_LAST_WRITE,
+    FROM_LINE_ABOVE,
+    StepClock,
+    Timeline,
+)
 
 Place: TypeAlias = tuple[int, float]
 """A line's first byte, and its time in Unix seconds."""
@@ -57,7 +62,7 @@ def between_lines(
     if not lines:
         return bars, clock
     drawn = bars.places
-    shift = _shift(drawn, lines)
+    shift, guess = _shift(drawn, lines)
     olds, news = [-math.inf], [0.0]
     merged: list[Place] = []
     latest = -math.inf
@@ -74,12 +79,15 @@ def between_lines(
     moves = [new - old for old, new in zip(olds, news, strict=True)]
     moves[0] = moves[1] if len(moves) > 1 else shift
     offsets, times = [offset for offset, _ in merged], [when for _, when in merged]
-    timeline = Timeline(offsets, times, dated=True)
+    timeline = Timeline(offsets, times, dated=True, guess=guess)
     return timeline, clock.moved(lambda when: when + moves[bisect_right(olds, when) - 1])
 
 
-def _shift(drawn: Sequence[Place], lines: Sequence[Place]) -> float:
-    """Seconds by which to move all bars: the fewest by which they come between the lines."""
+def _shift(drawn: Sequence[Place], lines: Sequence[Place]) -> tuple[float, str]:
+    """Seconds by which to move all bars: the fewest by which they come between the lines.
+
+    And why their times are guesses, "" where lines stand close enough above and below.
+    """
     least, begins, most = -math.inf, -math.inf, math.inf
     offsets = [offset for offset, _ in drawn]
     for offset, when in lines:
@@ -92,4 +100,7 @@ def _shift(drawn: Sequence[Place], lines: Sequence[Place]) -> float:
             most = min(most, when - drawn[after - 1][1])
     moved = min(max(0.0, least), most)
     is_copied = -math.inf < least < moved - START_SECONDS
-    return min(max(least, begins), most) if is_copied else moved
+    if is_copied:
+        moved = min(max(least, begins), most)
+    is_known = most - max(least, begins) < START_SECONDS
+    return moved, "" if is_known else FROM_LINE_ABOVE if is_copied else FROM_LAST_WRITE

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
 from ldlm_monitor.base.chunk import Chunk
+from ldlm_monitor.base.snapshot import GuessView
 from ldlm_monitor.logs.history.arrival_times import StepClock, Timeline, at_once, from_bars
 from ldlm_monitor.logs.history.file_head import form_of, name_by_content
 from ldlm_monitor.logs.history.history_file import HistoryFile, StreamFile
@@ -87,6 +88,14 @@ class History:
         """By run, when the last byte of its files arrived (Unix seconds)."""
         ordered = sorted(self.all, key=lambda file: file.timeline.end)
         return {file.run: file.timeline.end for file in ordered}
+
+    @property
+    def guesses(self) -> dict[str, GuessView]:
+        """Why the times of runs are guesses: of those without a file whose times stand in it."""
+        known = {each.run for each in self.all if each.timeline.dated and not each.timeline.guess}
+        why = {each.run: each.timeline.guess for each in reversed(self.all) if each.timeline.guess}
+        ends = self.run_ends
+        return {run: GuessView(to=ends[run], why=why[run]) for run in why.keys() - known}
 
     @property
     def judged_to(self) -> dict[str, float]:

@@ -181,7 +181,7 @@ def goodput(*files: str, form: Form = "table", flags: InputFlags | None = None) 
         rows.append(
             (
                 run.name,
-                duration(spent.total_seconds),
+                run.about(run.started_at) + duration(spent.total_seconds),
                 f"{100 * spent.share:.1f} %",
                 f"{100 * spent.ettr:.1f} %",
                 "-" if spent.mttf_seconds is None else duration(spent.mttf_seconds),
@@ -192,6 +192,9 @@ def goodput(*files: str, form: Form = "table", flags: InputFlags | None = None) 
         )
     heads = ("run", "time", "goodput", "ETTR", "MTTF", "GPU hours", "cost", "lost to")
     _print_table(heads, rows)
+    for run in runs:
+        if run.guess is not None and run.goodput is not None:
+            print(f"≈ {run.name}: {run.guess.why}")
     if any(run.goodput is None and run.step for run in runs):
         print(
             "\nSteps without times are timed only while their log is followed;"

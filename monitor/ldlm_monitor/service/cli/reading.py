@@ -26,14 +26,14 @@ class Reading:
 
     So all that was judged before is whole; a second Ctrl-C raises KeyboardInterrupt at once. If
     stderr is a terminal, a line shows the bytes, the share that is read, and the time left.
-    `is_shown`: False where output appears beside it. `keeps`: False where a part is worth nothing:
-    then Ctrl-C raises KeyboardInterrupt. `is_interrupted`: Ctrl-C came.
+    `keeps`: False where a part is worth nothing: then Ctrl-C says so and raises KeyboardInterrupt.
+    `is_interrupted`: Ctrl-C came.
     """
 
-    def __init__(self, history: History, *, is_shown: bool = True, keeps: bool = True) -> None:
+    def __init__(self, history: History, *, keeps: bool = True) -> None:
         self.is_interrupted = False
         self._history, self._keeps = history, keeps
-        self._is_shown = is_shown and sys.stderr.isatty()
+        self._is_shown = sys.stderr.isatty()
         self._takes_signals = threading.current_thread() is threading.main_thread()
         self._is_drawn = self._has_ended = False
         self._done = self._total = 0
@@ -56,14 +56,19 @@ class Reading:
             signal.signal(signal.SIGINT, self._handler)
         self._history.watch = None
         self._erase()
+        if self._has_ended and not self._keeps:
+            print(f"interrupted: {self._part()} alone show nothing", file=sys.stderr)
         return self._has_ended and self._keeps
+
+    def print(self, line: str) -> None:
+        """Print a line of output, above the line that shows how far it is."""
+        self._erase()
+        print(line)
 
     def say_part(self) -> None:
         """If Ctrl-C came, print on stderr of which part of the logs the output is."""
         if self.is_interrupted:
-            share = f" ({self._share()})" if self._total >= self._done else ""
-            part = f"the first {byte_size(self._done)}{share}"
-            print(f"interrupted: this is what {part} say", file=sys.stderr)
+            print(f"interrupted: this is what {self._part()} say", file=sys.stderr)
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         if self.is_interrupted:
@@ -93,8 +98,12 @@ class Reading:
         left = (self._total - self._done) * (now - self._began) / max(self._done, 1)
         return f"{byte_size(self._total)}: {self._share()}, {duration(round(left))} left"
 
+    def _part(self) -> str:
+        share = f" ({self._share()})" if self._total >= self._done else ""
+        return f"the first {byte_size(self._done)}{share}"
+
     def _share(self) -> str:
-        return f"{self._done / max(self._total, 1):.0%}"
+        return f"{100 * self._done / max(self._total, 1):.0f} %"
 
 
 def read_to_end(replay: Replay) -> tuple[Snapshot, bool]:

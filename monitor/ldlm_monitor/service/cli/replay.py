@@ -79,11 +79,10 @@ def replay(
 
     played = replay_of(found)
     line = transition_json if form == "json" else transition_line
-    # On one terminal the transitions themselves show how far it is.
-    with Reading(played.history, is_shown=not sys.stdout.isatty()) as reading:
+    with Reading(played.history) as reading:
         for transition in played.transitions():
             if form == "json" or not transition.is_heartbeat:
-                sys.stdout.write(line(transition) + "\n")
+                reading.print(line(transition))
     reading.say_part()
     return INTERRUPTED if reading.is_interrupted else exit_code(played.snapshot(), found.fail_on)
 

@@ -242,6 +242,7 @@ class Backfill:
         # Kept back for new runs only: alerts of other runs may be due to their live records.
         self._runs = {file.run for file in history.files if not self.monitor.runs.get(file.run)}
         self._read = {file.run for file in history.files}
+        self.monitor.runs.guesses.update(history.guesses)
         if self._joins:
             ends = dict.fromkeys(self._runs, -math.inf)
             self.monitor.runs.set_ends({**self.monitor.runs.ends, **ends})

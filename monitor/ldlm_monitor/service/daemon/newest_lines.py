@@ -10,7 +10,7 @@ from typing import get_args
 
 from ldlm_monitor.base.chunk import Chunk, uncompressed
 from ldlm_monitor.base.records import Event
-from ldlm_monitor.base.snapshot import ReasonView, RunView
+from ldlm_monitor.base.snapshot import GuessView, ReasonView, RunView
 from ldlm_monitor.judge.core.monitor import Monitor
 from ldlm_monitor.judge.run.stall import Phase, Stall
 from ldlm_monitor.logs.history.file_head import name_by_content
@@ -115,5 +115,7 @@ def _unjudged(run: RunView, events: Sequence[Event]) -> RunView:
         for severity, text, since in said
     )
     unknown = dict.fromkeys(("stall_limit_seconds", "goodput", "decision", "verdict"))
-    shown = {"health": "READING", "reasons": reasons, "judged_to": 0.0}
+    to = max(run.last_progress_at or 0.0, run.ended_at or 0.0)
+    guess = GuessView(to=to, why="its history is not read: this is its file's last write")
+    shown = {"health": "READING", "reasons": reasons, "judged_to": 0.0, "guess": guess}
     return run.model_copy(update=shown | unknown)
