@@ -1,8 +1,9 @@
 """The daemon's pump in the process of a test: real files and state, time as an argument."""
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ldlm_monitor.service.config import Settings
@@ -10,6 +11,7 @@ from ldlm_monitor.service.daemon.dispatcher import Dispatcher
 from ldlm_monitor.service.daemon.pump import Pump
 from ldlm_monitor.service.notify.message import Receipt
 from ldlm_monitor.service.notify.outbox import Outbox
+from ldlm_monitor.service.notify.policy import StreamPolicy
 from ldlm_monitor.service.state.state_store import StateStore
 
 NOW = 1_769_681_700.0
@@ -49,11 +51,12 @@ class Watching:
         receivers: Collection[str] = (SLACK,),
         dispatcher: Callable[[Outbox, list[str]], Dispatcher] = Dispatcher,
         waker: PollingWaker | None = None,
+        policies: Mapping[str, StreamPolicy] = MappingProxyType({}),
         **parts: Any,
     ) -> None:
         """Make a pump that keeps its state in the folder `state`; `parts` are the pump's own."""
         state.mkdir(exist_ok=True)
-        self.outbox = Outbox(state / "outbox.sqlite")
+        self.outbox = Outbox(state / "outbox.sqlite", policies)
         self.ledger = StateStore(state / "ledger.sqlite")
         dispatching = dispatcher(self.outbox, list(receivers))
         self.pump = Pump(

@@ -150,7 +150,7 @@ def _facts(run: RunView, snapshot: Snapshot, *, ends: bool) -> dict[str, str]:
     """Names and values; `ends` as in `report`."""
     goes_on, last = run.ended_at is None, run.last_progress_at
     ago = ""
-    if goes_on and last is not None:
+    if goes_on and last is not None and run.health != "READING":
         at = snapshot.at if run.judged_to is None else run.judged_to
         since = " before the log's end" if ends else " ago"
         if run.host is not None:

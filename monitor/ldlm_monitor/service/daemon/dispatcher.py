@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.base.incident_view import IncidentView
@@ -10,11 +10,29 @@ from ldlm_monitor.base.text.lines import transition_line
 from ldlm_monitor.base.text.sanitize import plain
 from ldlm_monitor.service.notify.courier import Courier
 from ldlm_monitor.service.notify.incident_log import IncidentLog
-from ldlm_monitor.service.notify.message import from_transition
+from ldlm_monitor.service.notify.message import Notification, from_transition
 from ldlm_monitor.service.notify.outbox import Outbox
 from ldlm_monitor.service.notify.silences import Silences
 
+EARLY = " (by the newest lines; the history before them is being read)"
+UNCONFIRMED = "the history, read since, does not confirm it"
+
 log = logging.getLogger(__name__)
+
+
+def _unconfirmed(early: Notification, now: float) -> Transition:
+    return Transition(
+        time=now,
+        alert=early.alert,
+        state="resolved",
+        previous="firing",
+        reason=UNCONFIRMED,
+        labels=early.labels,
+        annotations={"summary": f"{early.summary.removesuffix(EARLY)}: {UNCONFIRMED}"},
+        value=early.value,
+        active_at=early.started_at,
+        identity=early.key,
+    )
 
 
 @dataclass(slots=True)
@@ -57,6 +75,20 @@ class Dispatcher:
             ended = {each.key for each in passed if each.state not in ("pending", "firing")}
             self.silences.end_acknowledgements(ended, active())
 
+    def dispatch_early(self, found: Iterable[Transition], now: float, written: float) -> None:
+        """Send alerts that newest lines alone show, unless people were told of them before.
+
+        `written`: when these lines were (Unix seconds). The alert that fires once the history is
+        judged has the same key, and takes the place of the message.
+        """
+        for each in found:
+            sent = from_transition(each, self.external_url)
+            early = replace(sent, summary=f"{sent.summary}{EARLY}", line_number=None, early=True)
+            if not self.outbox.was_noted(early, written):
+                self.outbox.add(early, self.receivers, now)
+                self.print_line(transition_line(replace(each, position=None)) + EARLY)
+        self._wake()
+
     def dispatch_history(
         self, passed: list[tuple[Transition, bool]], now: float, *, recent: bool
     ) -> None:
@@ -65,7 +97,8 @@ class Dispatcher:
         `passed`: pairs of a transition and whether it is news. `recent`: whether the run was active
         recently enough (`pump.NEWS_SECONDS`) for alerts of its history to be sent.
         """
-        sent = set(self.outbox.firing_keys())
+        sent, early = set(self.outbox.firing_keys()), self.outbox.early_alerts()
+        ends = {each.key: each.state for each, _ in passed if each.state != "pending"}
         before: dict[str, Transition] = {}
         over = 0
         for transition, news in passed:
@@ -84,14 +117,25 @@ class Dispatcher:
                 self.dispatch([transition], now)
                 sent ^= {key}
             elif firing:
-                self.dispatch([transition], now, notify=False)
+                self._refire(transition, now, is_early=key in early)
         for key, past in before.items():
-            if past.state == "firing":
-                self.dispatch([past], now, notify=recent and key not in sent)
+            if past.state == "firing" and key in sent:
+                self._refire(past, now, is_early=key in early)
+            elif past.state == "firing":
+                self.dispatch([past], now, notify=recent)
             elif key in sent:
                 self.dispatch([past], now)
+        wrong = [_unconfirmed(early[key], now) for key in early.keys() - ends.keys()]
+        self.dispatch(wrong, now)
         if over:
             log.info("alerts in the files' past that have ended: %d (see replay)", over)
+
+    def _refire(self, transition: Transition, now: float, *, is_early: bool) -> None:
+        """Print an alert that was sent before; one that was sent early gets its message."""
+        self.dispatch([transition], now, notify=False)
+        if is_early:
+            found = from_transition(transition, self.external_url)
+            self.outbox.adopt(found, self.receivers, now)
 
     def update_incidents(self, incidents: Sequence[IncidentView], now: float) -> None:
         """Update the sent messages of incidents that have changed since, and log new ones."""

@@ -3,7 +3,7 @@
 import math
 import time
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import get_args
@@ -28,7 +28,7 @@ millisecond, and a thousand files are to be shown within `FIRST_SECONDS`."""
 FIRST_SECONDS, MORE_SECONDS = 2.0, 0.1
 """Seconds until the screen shows runs, whatever was not looked at by then; the rest is looked at
 for so long after each piece of the history: a choice, half of the time."""
-_NEVER = Stall(limit_seconds=dict.fromkeys(get_args(Phase), 1e9))  # no silence is a stall
+NEVER = Stall(limit_seconds=dict.fromkeys(get_args(Phase), 1e9))  # no silence is a stall
 _REPAINTS = 3  # of a bar, of which only the last is shown; the last may be empty
 _HEAD_BYTES = 64  # by which a file of binary frames is recognised
 _FAILS = ("error", "critical")  # severities of events that are shown as a reason
@@ -44,7 +44,7 @@ class NewestLines:
         self, formats: Sequence[Path], names: RunNames, disk: Disk, paths: Collection[Path]
     ) -> None:
         none: RuleSet[Expression] = RuleSet(())
-        self._monitor = Monitor(rules=none, parser=Parser(formats), names=names, stall=_NEVER)
+        self._monitor = Monitor(rules=none, parser=Parser(formats), names=names, stall=NEVER)
         self._names = names
         self._disk = disk
         self._size = min(max(ALL_BYTES // max(len(paths), 1), LEAST_BYTES), TAIL_BYTES)
@@ -55,6 +55,8 @@ class NewestLines:
                 by_run.setdefault(names.origin(str(path)).run, []).append((written, path))
         newest_first = sorted(by_run.values(), key=max, reverse=True)
         self._waiting = deque(each for files in newest_first for each in sorted(files))
+        self._ends: dict[str, list[tuple[float, Chunk]]] = {}
+        self._failed: set[str] = set()
 
     @property
     def has_more(self) -> bool:
@@ -72,8 +74,25 @@ class NewestLines:
             with suppress(OSError):
                 if (chunk := self._end(path, self._size)) is not None:
                     self._monitor.feed(chunk, written, counted=False)
+                    run = self._names.origin(str(path)).run
+                    self._ends.setdefault(run, []).append((written, chunk))
         found = self._monitor.snapshot()
         return {run.name: _unjudged(run, found.events) for run in found.runs}
+
+    def failures(
+        self, shown: Mapping[str, RunView], since: float
+    ) -> Iterator[tuple[str, list[tuple[float, Chunk]]]]:
+        """The runs that failed, by what `read` returned, and were written after `since` (Unix s).
+
+        Each once, with the ends of its files and when they were written, once all were looked at.
+        """
+        waiting = {self._names.origin(str(path)).run for _, path in self._waiting}
+        for name, run in shown.items():
+            if run.reasons and name not in waiting and name not in self._failed:
+                self._failed.add(name)
+                ends = self._ends.get(name, [])
+                if any(written >= since for written, _ in ends):
+                    yield name, ends
 
     def _end(self, path: Path, size: int) -> Chunk | None:
         """The whole records in a file's last `size` bytes, of repaints the last ones.

@@ -85,6 +85,12 @@ def store(db: sqlite3.Connection, notification: Notification, now: float) -> int
     return int(row[0])
 
 
+def rewrite(db: sqlite3.Connection, number: int, notification: Notification) -> None:
+    """Replace what is stored under an id, as by an alert that was first sent early."""
+    body = to_json(notification)
+    db.execute("UPDATE notification SET body = ? WHERE id = ?", (body, number))
+
+
 def queue(db: sqlite3.Connection, number: int, receiver: str) -> bool:
     """Queue the notification with the id `number` for a receiver; False if it was queued before."""
     register(db, receiver)

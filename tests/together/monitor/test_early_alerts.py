@@ -1,0 +1,133 @@
+"""A start sends what the newest lines show; the alert of the judged history takes that message."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ldlm_monitor.service.config import Settings
+from ldlm_monitor.service.daemon.dispatcher import UNCONFIRMED
+from ldlm_monitor.service.daemon.pump import CutShort
+from ldlm_monitor.service.notify.message import Message, Receipt
+from ldlm_monitor.service.notify.policy import Policy, StreamPolicy
+from tests.together.watching import NOW, SLACK, Watching, append
+
+PLACE = "a message that can be edited"
+
+
+def steps(count: int, last: str = "2.5") -> str:
+    lines = [f"step {step} loss 2.{step % 7} grad_norm 1.0\n" for step in range(count)]
+    return "".join(lines[:-1]) + f"step {count - 1} loss {last} grad_norm 1.0\n"
+
+
+class Start:
+    """A monitor of a folder, and what its receiver has got, also while a turn reads."""
+
+    def __init__(self, folder: Path, policy: StreamPolicy) -> None:
+        self.folder, self.policy, self.watching = folder, policy, Watching()
+        self.got: list[Message] = []
+        self.early: list[Message] = []
+
+    def turn(self, at: float, *, killed: bool = False, sends: bool = True) -> list[str]:
+        """Start anew, and return the steps and alerts of the messages; `killed` while it reads."""
+        first = len(self.got)
+
+        def meanwhile() -> None:
+            if sends:
+                self._send(at)
+            self.early = self.early or self.got[first:]
+            if killed:
+                raise CutShort
+
+        settings = Settings(files=(str(self.folder / "*.log"),), companions=False)
+        self.watching.start(
+            settings, self.folder / ".state", policies={SLACK: self.policy}, meanwhile=meanwhile
+        )
+        if killed:
+            with pytest.raises(CutShort):
+                self.watching.pump.turn(None, at)
+        else:
+            self.watching.pump.turn(None, at)
+            self._send(at + 60)
+        self.watching.kill()
+        return [f"{each.step} {each.lead.alert} {each.lead.state}" for each in self.got[first:]]
+
+    def _send(self, at: float) -> None:
+        outbox = self.watching.outbox
+        while (pending := outbox.due(SLACK, at)) is not None:
+            self.got.append(pending.message)
+            place = PLACE if isinstance(self.policy, Policy) else None
+            outbox.accepted(pending, at, Receipt(place=place))
+
+
+@pytest.fixture(params=[Policy(), StreamPolicy()], ids=["edited", "posted alone"])
+def start(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Start]:
+    monkeypatch.setattr("ldlm_monitor.service.daemon.backfill.SLICE_SECONDS", 0.0)
+    return Start(tmp_path, request.param)
+
+
+def test_a_nan_is_sent_at_once_and_the_judged_alert_takes_its_message(start: Start) -> None:
+    append(start.folder / "alpha.log", steps(3000, "NaN"), NOW)
+    sent = start.turn(NOW + 10)
+    edited = ["update NonFiniteLoss firing"] if isinstance(start.policy, Policy) else []
+    assert sent == ["first NonFiniteLoss firing", *edited]
+    (early,) = start.early[0].news
+    assert early.summary.endswith("(by the newest lines; the history before them is being read)")
+    assert early.severity == "critical"
+    if edited:
+        assert start.got[-1].place == PLACE
+        assert start.got[-1].lead.line_number == 3000
+        assert "newest lines" not in start.got[-1].lead.summary
+
+
+@pytest.mark.parametrize("sends", [True, False])
+def test_a_kill_between_both_sends_nothing_twice(start: Start, sends: bool) -> None:
+    append(start.folder / "alpha.log", steps(3000, "NaN"), NOW)
+    start.turn(NOW + 10, killed=True, sends=sends)
+    start.turn(NOW + 20)
+    start.turn(NOW + 30)
+    assert [each.step for each in start.got].count("first") == 1
+    assert {each.lead.alert for each in start.got} == {"NonFiniteLoss"}
+    assert "follow-up" not in {each.step for each in start.got}
+
+
+def test_what_the_history_does_not_confirm_is_closed_with_one_line(start: Start) -> None:
+    append(log := start.folder / "alpha.log", steps(3000, "NaN"), NOW)
+    start.turn(NOW + 10, killed=True)
+    log.unlink()  # training began anew, and overwrote its log
+    append(log, steps(3000), NOW + 15)
+    start.turn(NOW + 20)
+    closed = [each for message in start.got for each in message.news][-1]
+    assert (closed.alert, closed.state, closed.reason) == ("NonFiniteLoss", "resolved", UNCONFIRMED)
+    assert start.turn(NOW + 30) == []
+
+
+def test_a_run_that_went_on_since_is_resolved(start: Start) -> None:
+    append(start.folder / "alpha.log", steps(3000, "NaN"), NOW)
+    start.turn(NOW + 10, killed=True)
+    append(start.folder / "alpha.log", "step 3000 loss 2.5 grad_norm 1.0\n" * 300, NOW + 15)
+    start.turn(NOW + 500)
+    news = [(each.alert, each.state) for message in start.got for each in message.news]
+    assert news == [("NonFiniteLoss", "firing"), ("NonFiniteLoss", "resolved")]
+
+
+@pytest.mark.parametrize("ago", [4000.0, 8000.0])
+def test_a_failure_of_long_ago_is_not_sent(start: Start, ago: float) -> None:
+    append(start.folder / "alpha.log", steps(3000, "NaN"), NOW - ago)
+    append(start.folder / "beta.log", steps(3000), NOW)
+    start.turn(NOW + 10)
+    assert not start.early
+
+
+def test_an_alert_that_was_sent_and_is_over_is_not_sent_again_by_the_same_lines(
+    start: Start,
+) -> None:
+    append(start.folder / "alpha.log", steps(3000, "NaN"), NOW)
+    append(start.folder / "beta.log", steps(3000), NOW)
+    start.turn(NOW + 10)
+    start.turn(NOW + 2500)
+    before = len(start.got)
+    start.turn(NOW + 2600)
+    assert len(start.got) == before
