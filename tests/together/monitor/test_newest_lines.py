@@ -13,6 +13,9 @@ from ldlm_monitor.base.text.lines import StatusLines
 from ldlm_monitor.finished.report.plain_text import health_report
 from ldlm_monitor.service.cli.report import run_page
 from ldlm_monitor.service.config import Settings
+from ldlm_monitor.service.daemon.local_source import LocalSource
+from ldlm_monitor.service.mcp.agent_answers import Tools
+from ldlm_monitor.service.notify.silences import Silences
 from ldlm_monitor.service.serve.pages import landing_page, resource, tag
 from tests.together.watching import NOW, Watching, append
 
@@ -34,6 +37,7 @@ class Start:
         self.folder = folder
         self.watching = Watching()
         self.seen: list[Snapshot] = []
+        self.silences = Silences(folder / "silences.sqlite")
 
     def turn(self, at: float) -> Snapshot:
         settings = Settings(files=(str(self.folder / "*"),), companions=False)
@@ -51,6 +55,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     found = Start(tmp_path)
     yield found
     found.watching.close()
+    found.silences.close()
 
 
 def first_of(start: Start) -> dict[str, RunView]:
@@ -87,6 +92,11 @@ def test_every_view_says_how_far_the_history_was_judged(start: Start) -> None:
         assert "READING</span>" in page
         assert text in page
         assert text in health_report(shown)
+        source = LocalSource(lambda shown=shown: shown, start.silences, "logs")
+        assert (
+            f'"reading":"reading, {100 * reading["share"]:.0f} %: {text}'
+            in Tools(source, lambda query: {}).runs()
+        )
         assert tag(shown, "runs") != tag(start.watching.pump.snapshot, "runs")
 
 
