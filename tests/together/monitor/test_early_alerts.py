@@ -1,6 +1,7 @@
 """A start sends what the newest lines show; the alert of the judged history takes that message."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,14 @@ from tests.together.watching import NOW, SLACK, Watching, append
 PLACE = "a message that can be edited"
 
 
-def steps(count: int, last: str = "2.5") -> str:
-    lines = [f"step {step} loss 2.{step % 7} grad_norm 1.0\n" for step in range(count)]
-    return "".join(lines[:-1]) + f"step {count - 1} loss {last} grad_norm 1.0\n"
+def steps(count: int, last: str = "2.5", end: float = NOW) -> str:
+    """Steps with their times, one a second, up to `end`; the loss of the last one is `last`."""
+    lines = []
+    for step in range(count):
+        at = datetime.fromtimestamp(end - (count - 1 - step), UTC)
+        loss = last if step == count - 1 else f"2.{step % 7}"
+        lines.append(f"{at:%Y-%m-%d %H:%M:%S} - INFO - step {step} loss {loss} lr 1e-4\n")
+    return "".join(lines)
 
 
 class Start:
@@ -65,11 +71,12 @@ def start(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Start]:
     monkeypatch.setattr("ldlm_monitor.service.daemon.backfill.SLICE_SECONDS", 0.0)
+    monkeypatch.setenv("TZ", "UTC")
     return Start(tmp_path, request.param)
 
 
 def test_a_nan_is_sent_at_once_and_the_judged_alert_takes_its_message(start: Start) -> None:
-    append(start.folder / "alpha.log", steps(3000, "NaN"), NOW)
+    append(start.folder / "alpha.log", steps(400, "NaN"), NOW + 3)
     sent = start.turn(NOW + 10)
     edited = ["update NonFiniteLoss firing"] if isinstance(start.policy, Policy) else []
     assert sent == ["first NonFiniteLoss firing", *edited]
@@ -78,26 +85,32 @@ def test_a_nan_is_sent_at_once_and_the_judged_alert_takes_its_message(start: Sta
     assert early.severity == "critical"
     if edited:
         assert start.got[-1].place == PLACE
-        assert start.got[-1].lead.line_number == 3000
+        assert start.got[-1].lead.line_number == 400
         assert "newest lines" not in start.got[-1].lead.summary
 
 
 @pytest.mark.parametrize("sends", [True, False])
 def test_a_kill_between_both_sends_nothing_twice(start: Start, sends: bool) -> None:
-    append(start.folder / "alpha.log", steps(3000, "NaN"), NOW)
+    append(start.folder / "alpha.log", steps(400, "NaN"), NOW)
     start.turn(NOW + 10, killed=True, sends=sends)
-    start.turn(NOW + 20)
+    append(
+        start.folder / "alpha.log",
+        steps(1, "NaN", NOW + 15).replace("step 0", "step 400"),
+        NOW + 15,
+    )
+    start.turn(NOW + 20, killed=True, sends=sends)
     start.turn(NOW + 30)
+    start.turn(NOW + 40)
     assert [each.step for each in start.got].count("first") == 1
     assert {each.lead.alert for each in start.got} == {"NonFiniteLoss"}
     assert "follow-up" not in {each.step for each in start.got}
 
 
 def test_what_the_history_does_not_confirm_is_closed_with_one_line(start: Start) -> None:
-    append(log := start.folder / "alpha.log", steps(3000, "NaN"), NOW)
+    append(log := start.folder / "alpha.log", steps(400, "NaN"), NOW)
     start.turn(NOW + 10, killed=True)
     log.unlink()  # training began anew, and overwrote its log
-    append(log, steps(3000), NOW + 15)
+    append(log, steps(400), NOW + 15)
     start.turn(NOW + 20)
     closed = [each for message in start.got for each in message.news][-1]
     assert (closed.alert, closed.state, closed.reason) == ("NonFiniteLoss", "resolved", UNCONFIRMED)
@@ -105,18 +118,19 @@ def test_what_the_history_does_not_confirm_is_closed_with_one_line(start: Start)
 
 
 def test_a_run_that_went_on_since_is_resolved(start: Start) -> None:
-    append(start.folder / "alpha.log", steps(3000, "NaN"), NOW)
+    append(start.folder / "alpha.log", steps(400, "NaN"), NOW)
     start.turn(NOW + 10, killed=True)
-    append(start.folder / "alpha.log", "step 3000 loss 2.5 grad_norm 1.0\n" * 300, NOW + 15)
-    start.turn(NOW + 500)
-    news = [(each.alert, each.state) for message in start.got for each in message.news]
-    assert news == [("NonFiniteLoss", "firing"), ("NonFiniteLoss", "resolved")]
+    later = steps(15, end=NOW + 15).replace("step ", "step 4")
+    append(start.folder / "alpha.log", later, NOW + 15)
+    start.turn(NOW + 330)
+    news = [each for message in start.got for each in message.news]
+    assert [each.state for each in news if each.alert == "NonFiniteLoss"] == ["firing", "resolved"]
 
 
 @pytest.mark.parametrize("ago", [4000.0, 8000.0])
 def test_a_failure_of_long_ago_is_not_sent(start: Start, ago: float) -> None:
-    append(start.folder / "alpha.log", steps(3000, "NaN"), NOW - ago)
-    append(start.folder / "beta.log", steps(3000), NOW)
+    append(start.folder / "alpha.log", steps(400, "NaN"), NOW - ago)
+    append(start.folder / "beta.log", steps(400), NOW)
     start.turn(NOW + 10)
     assert not start.early
 
@@ -124,8 +138,8 @@ def test_a_failure_of_long_ago_is_not_sent(start: Start, ago: float) -> None:
 def test_an_alert_that_was_sent_and_is_over_is_not_sent_again_by_the_same_lines(
     start: Start,
 ) -> None:
-    append(start.folder / "alpha.log", steps(3000, "NaN"), NOW)
-    append(start.folder / "beta.log", steps(3000), NOW)
+    append(start.folder / "alpha.log", steps(400, "NaN"), NOW)
+    append(start.folder / "beta.log", steps(400), NOW)
     start.turn(NOW + 10)
     start.turn(NOW + 2500)
     before = len(start.got)
