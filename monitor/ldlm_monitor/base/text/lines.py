@@ -14,7 +14,7 @@ from ldlm_monitor.base.text.sanitize import jsonable, plain, summary_of
 CAUSE = 200
 """Characters of the first cause in an alert's line, and of the reasons in a run's. A choice: more
 fill over two terminal rows."""
-SHOWN_RUNS = 20  # changed runs with a line each, the worst last. A choice: more fill a screen
+SHOWN_RUNS = 20  # changed runs with a line each, the worst first. A choice: more fill a screen
 _LEVELS: tuple[Health, ...] = get_args(Health)
 _PUBLIC = ("time", "alert", "state", "reason", "labels", "annotations", "value")
 """The fields of a transition in `--format json`, besides `position`: a public format."""
@@ -37,7 +37,7 @@ class StatusLines:
         active = [run for run in snapshot.runs if run.ended_at is None]
         said = [run for run in snapshot.runs if run.health != "READING" or run.reasons]
         changed = [run for run in said if standing[run.name] != self._known.get(run.name)]
-        changed.sort(key=lambda run: _LEVELS.index(run.health))
+        changed.sort(key=lambda run: -_LEVELS.index(run.health))
         self._known = {run.name: standing[run.name] for run in said}
         head = f"{iso(now)}  {'STATUS':<8}  "
         summary = [] if len(active) == 1 else [_summary(snapshot.runs, active, standing)]
@@ -45,8 +45,8 @@ class StatusLines:
         if summary:
             yield head + "  ".join(summary)
         if len(active) == 1:
-            changed = [*(run for run in changed if run is not active[0]), *active]
-        for run in changed[-SHOWN_RUNS:]:
+            changed = [*active, *(run for run in changed if run is not active[0])]
+        for run in changed[:SHOWN_RUNS]:
             yield head + "  ".join(_status(run, now))
         if (more := len(changed) - SHOWN_RUNS) > 0:
             yield head + f"and {more} more have changed"

@@ -1,7 +1,7 @@
 """Puts transitions into the outbox, and prints them."""
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ldlm_monitor.base.alert import Transition
@@ -15,7 +15,7 @@ from ldlm_monitor.service.notify.outbox import Outbox
 from ldlm_monitor.service.notify.silences import Silences
 
 EARLY = " (by the newest lines; the history before them is being read)"
-UNCONFIRMED = "the history, read since, does not confirm it"
+UNCONFIRMED = "its history, read since, does not show it now"
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class Dispatcher:
             self.silences.end_acknowledgements(ended, active())
 
     def dispatch_early(self, found: Iterable[Transition], now: float, written: float) -> None:
-        """Send alerts that newest lines alone show, unless people were told of them before.
+        """Send alerts that newest lines alone show, unless they were sent before.
 
         `written`: when these lines were (Unix seconds). The alert that fires once the history is
         judged has the same key, and takes the place of the message.
@@ -98,12 +98,11 @@ class Dispatcher:
         recently enough (`pump.NEWS_SECONDS`) for alerts of its history to be sent.
         """
         sent, early = set(self.outbox.firing_keys()), self.outbox.early_alerts()
-        ends = {each.key: each.state for each, _ in passed if each.state != "pending"}
         before: dict[str, Transition] = {}
         over = 0
         for transition, news in passed:
             key, firing = transition.key, transition.state == "firing"
-            if transition.state == "pending":
+            if transition.state == "pending" or key in early:
                 continue
             if not news:
                 before[key] = transition
@@ -117,25 +116,31 @@ class Dispatcher:
                 self.dispatch([transition], now)
                 sent ^= {key}
             elif firing:
-                self._refire(transition, now, is_early=key in early)
+                self.dispatch([transition], now, notify=False)
         for key, past in before.items():
-            if past.state == "firing" and key in sent:
-                self._refire(past, now, is_early=key in early)
-            elif past.state == "firing":
-                self.dispatch([past], now, notify=recent)
+            if past.state == "firing":
+                self.dispatch([past], now, notify=recent and key not in sent)
             elif key in sent:
                 self.dispatch([past], now)
-        wrong = [_unconfirmed(early[key], now) for key in early.keys() - ends.keys()]
-        self.dispatch(wrong, now)
+        self._settle(early, passed, now)
         if over:
             log.info("alerts in the files' past that have ended: %d (see replay)", over)
 
-    def _refire(self, transition: Transition, now: float, *, is_early: bool) -> None:
-        """Print an alert that was sent before; one that was sent early gets its message."""
-        self.dispatch([transition], now, notify=False)
-        if is_early:
-            found = from_transition(transition, self.external_url)
-            self.outbox.adopt(found, self.receivers, now)
+    def _settle(
+        self,
+        early: Mapping[str, Notification],
+        passed: Iterable[tuple[Transition, bool]],
+        now: float,
+    ) -> None:
+        """Give alerts that were sent `early` their messages, or close these."""
+        last = {each.key: each for each, _ in passed if each.state != "pending"}
+        for key, sent in early.items():
+            found = last.get(key)
+            if found is not None and found.state == "firing":
+                self.dispatch([found], now, notify=False)
+                self.outbox.adopt(from_transition(found, self.external_url))
+            else:
+                self.dispatch([_unconfirmed(sent, now)], now)
 
     def update_incidents(self, incidents: Sequence[IncidentView], now: float) -> None:
         """Update the sent messages of incidents that have changed since, and log new ones."""

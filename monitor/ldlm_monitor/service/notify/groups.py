@@ -110,37 +110,6 @@ def join(
     )
 
 
-def adopt(db: sqlite3.Connection, delivery: tuple[int, str], each: Notification) -> None:
-    """Let the delivery (notification id, receiver) of an alert take the place of an earlier one.
-
-    What was not sent is sent with the alert's text; otherwise the group's message is edited.
-    """
-    number, receiver = delivery
-    found = db.execute(
-        "SELECT id, group_id, outcome, in_flight FROM delivery"
-        " JOIN notification ON id = notification WHERE key = ? AND receiver = ?"
-        " ORDER BY id DESC LIMIT 1",
-        (each.key, receiver),
-    ).fetchone()
-    if found is None:  # its policy refuses the alert
-        return
-    before, group, outcome, in_flight = found
-    waits = outcome in ("pending", "held") and not in_flight
-    if waits:
-        superseded = "DELETE FROM delivery WHERE notification = ? AND receiver = ?"
-        db.execute(superseded, (before, receiver))
-    db.execute(
-        "INSERT OR IGNORE INTO delivery (notification, receiver, group_id, outcome)"
-        " VALUES (?, ?, ?, ?)",
-        (number, receiver, group, outcome if waits else "sent"),
-    )
-    db.execute(
-        "UPDATE message_group SET incident = coalesce(?, incident), changes = changes + ?"
-        " WHERE id = ?",
-        (each.incident, not waits, group),
-    )
-
-
 def interval_seconds(kind: str, policy: Policy) -> float:
     """Seconds between two messages about a group that has news."""
     return policy.digest_seconds if kind == DIGEST else policy.follow_up_seconds

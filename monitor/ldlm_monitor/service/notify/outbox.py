@@ -220,16 +220,9 @@ class Outbox:
 
         return early.key in self.firing_keys() or self._database.run(work)
 
-    def adopt(self, notification: Notification, receivers: Sequence[str], now: float) -> None:
+    def adopt(self, notification: Notification) -> None:
         """Give an alert the message by which it was sent early, which is edited where it can be."""
-
-        def work(db: sqlite3.Connection) -> None:
-            number = deliveries.store(db, notification, now)
-            deliveries.rewrite(db, number, notification)
-            for receiver in receivers:
-                groups.adopt(db, (number, receiver), notification)
-
-        self._database.run(work)
+        self._database.run(lambda db: deliveries.adopt(db, notification))
 
     def counts(self) -> dict[tuple[str, str], int]:
         """Totals by (receiver, outcome); `pending`: notifications that wait and are not held."""
