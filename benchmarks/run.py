@@ -15,6 +15,7 @@ import nan_to_slack
 import nccl_catch_up
 import ready
 import replay_speed
+import restart
 import rule_evaluation
 import scan_speed
 import side_by_side as bench
@@ -31,6 +32,7 @@ BENCHMARKS: tuple[ModuleType, ...] = (
     idle,
     start,
     ready,
+    restart,
     kill_delivery,
     callback_overhead,
     false_alarms,

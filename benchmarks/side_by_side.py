@@ -338,10 +338,12 @@ class Daemon:
 
 
 @contextmanager
-def running_daemon(command: str, folder: Path, webhook: str | None = None) -> Iterator[Daemon]:
-    """The daemon on `folder`/*.log; shows what it printed last if the measurement fails."""
+def running_daemon(
+    command: str, folder: Path, webhook: str | None = None, pattern: str = "*.log"
+) -> Iterator[Daemon]:
+    """The daemon on `folder`/`pattern`; shows what it printed last if the measurement fails."""
     port = free_port()
-    arguments = [str(folder / "*.log"), "--headless", "--listen", f"127.0.0.1:{port}"]
+    arguments = [str(folder / pattern), "--headless", "--listen", f"127.0.0.1:{port}"]
     arguments += ["--state-dir", str(folder / "state")]
     output = folder / "daemon.out"
     with output.open("ab") as printed:

@@ -44,10 +44,15 @@ class Listening(Dispatcher):
     def __init__(self, reported: list[Transition], outbox: Outbox, names: list[str]) -> None:
         super().__init__(outbox, names)
         self.reported = reported
+        self.news: list[Transition] = []
 
     def dispatch(self, transitions, now, *, notify=True) -> None:
         self.reported += [each for each in transitions if not each.is_heartbeat]
         super().dispatch(transitions, now, notify=notify)
+
+    def dispatch_history(self, passed, now, *, recent) -> None:
+        self.reported += [each for each, _ in passed if not each.is_heartbeat]
+        self.news += [each for each, news in passed if news and not each.is_heartbeat]
 
 
 def live(folder: Path, writes: list[Write]) -> list[Transition]:
@@ -75,6 +80,23 @@ def _live(folder: Path, writes: list[Write]) -> list[Transition]:
         watching.pump.turn(None, write.at)
     watching.kill()
     return reported
+
+
+def restarted(folder: Path, at: float) -> list[Transition]:
+    """What a pump on the state that another left finds to have passed.
+
+    News is what came after the last commit, from which on a kill may have lost it.
+    """
+    wanted = Settings(files=(str(folder / "logs"),), companions=False)
+    passed: list[Transition] = []
+    watching = Watching()
+    watching.start(wanted, folder, receivers=(), dispatcher=partial(Listening, passed))
+    committed = watching.ledger.load()
+    watching.pump.turn(None, at)
+    watching.kill()
+    assert committed is not None
+    assert watching.pump.dispatcher.news == [each for each in passed if each.time > committed.clock]
+    return passed
 
 
 def replayed(folder: Path) -> list[Transition]:
@@ -148,6 +170,8 @@ def compare_rows(writes: list[Write]) -> None:
         end = writes[-1].at
         reported = before(end, live(folder, writes))
         again = before(end, replayed(folder))
+        assert [exactly(each) for each in again] == [exactly(each) for each in reported]
+        again = before(end, restarted(folder, end))
         assert [exactly(each) for each in again] == [exactly(each) for each in reported]
 
 

@@ -31,7 +31,8 @@ class Watched(Watching):
         append(self.log, text, NOW + second)
 
     def begin(self, second: float, **settings: object) -> None:
-        wanted = Settings(files=(str(self.folder / "*.log"),), companions=False, **settings)
+        files = {"files": (str(self.folder / "*.log"),)} | settings
+        wanted = Settings(companions=False, **files)
         self.start(wanted, self.folder / "state")
         self.look(second)
 
@@ -183,6 +184,42 @@ def test_the_counters_of_the_monitor_go_on(watched: Watched) -> None:
         5,
     )
     assert after.evaluations > before.evaluations
+
+
+def rows(*seconds: int, loss: str = "2.5") -> str:
+    """JSON rows that have their times, of a step each second."""
+    return "".join(
+        f'{{"step": {second}, "time": {NOW + second}, "loss": {loss}}}\n' for second in seconds
+    )
+
+
+def test_rows_of_one_slot_count_once_although_some_were_judged_before(watched: Watched) -> None:
+    """The commits are at 0 and 10 seconds: the rows after that are news."""
+    watched.log = watched.folder / "train.jsonl"
+    watched.write(rows(0), 0)
+    watched.begin(0, files=(str(watched.log),))
+    for second in range(1, 14):
+        watched.write(rows(second), second)
+        watched.look(second)
+    watched.kill()
+    watched.begin(14, files=(str(watched.log),))
+    assert watched.pump.monitor.own.view().records["sample"] == 14
+
+
+def test_an_old_nan_in_the_last_rows_is_news_after_a_restart_only_in_a_new_file(
+    watched: Watched,
+) -> None:
+    watched.log = watched.folder / "train.jsonl"
+    watched.write(rows(*range(60)) + rows(60, loss="NaN"), 60)
+    for second in (7200, 7300):
+        watched.begin(second, files=(str(watched.log),))
+        assert watched.firing() >= {"NonFiniteLoss"}
+        assert "NonFiniteLoss firing" not in watched.reported()
+        watched.kill()
+    other = watched.folder / "other.jsonl"
+    append(other, rows(*range(60)) + rows(60, loss="NaN"), NOW + 7350)
+    watched.begin(7400, files=(str(watched.folder / "*.jsonl"),))
+    assert watched.reported().count("NonFiniteLoss firing") == 1
 
 
 def test_a_log_that_is_longer_than_the_budget_is_read_in_part(watched: Watched) -> None:

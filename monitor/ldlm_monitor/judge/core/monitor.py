@@ -88,7 +88,7 @@ class Monitor:
         `since`: the chunk has rows from that time to `now`, and other files are yet to be fed of
         it; all of them are judged in the order of their times, by a later call.
         """
-        transitions = self._play_ahead(now if since is None else since)
+        transitions = self.play_ahead(now if since is None else since)
         transitions += self.complete_blocks(now) if since is None else []
         origin = self.names.origin(chunk.path)
         self.runs.continue_file(origin.run, chunk.continues, chunk.path)
@@ -108,7 +108,8 @@ class Monitor:
 
     def observe(self, records: Iterable[Record], now: float) -> list[Transition]:
         """Take in records read at `now` (Unix seconds), each at its time in `clock` to `now`."""
-        return [each for record in records for each in self._observe(record, now)]
+        transitions = self.play_ahead(now)
+        return transitions + [each for record in records for each in self._observe(record, now)]
 
     def _observe(
         self, item: SampleBlock | Record, now: float, chunk: Chunk | None = None
@@ -126,12 +127,12 @@ class Monitor:
 
         Each runs at its own time, so that it does not matter how often `tick` is called.
         """
-        ahead = self._play_ahead(now)
+        ahead = self.play_ahead(now)
         return ahead + self.complete_blocks(now) + self.advance(now)
 
     def finish(self, now: float, paths: Iterable[str] = ()) -> list[Transition]:
         """End all input at `now`: complete open records of `paths`, decide how each run ended."""
-        transitions = self._play_ahead(math.inf)
+        transitions = self.play_ahead()
         left = [record for path in paths for record in self.parser.finish(path)]
         transitions += self.observe(left, now) + self.advance(now)
         self.runs.finish(now)
@@ -221,8 +222,8 @@ class Monitor:
         found = {"host": self.own.hosts.get(run.name), "guess": self.runs.guesses.get(run.name)}
         return run.view(health.level, self.clock, **found, **known)
 
-    def _play_ahead(self, until: float) -> list[Transition]:
-        """Judge the rows read ahead that come before `until`, with the open blocks."""
+    def play_ahead(self, until: float = math.inf) -> list[Transition]:
+        """Judge the rows read ahead that come before `until` (Unix seconds), with open blocks."""
         transitions: list[Transition] = []
         while self._rows.first() < until:
             stop = min(self.parser.open_until(), until)

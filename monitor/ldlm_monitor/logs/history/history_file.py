@@ -11,6 +11,7 @@ from ldlm_monitor.base.arrival import Arrival
 from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.logs.history.arrival_times import Timeline, at_once
 from ldlm_monitor.logs.history.file_head import Form, form_of
+from ldlm_monitor.logs.history.row_moments import last_moment
 from ldlm_monitor.logs.history.stretch import Stretch
 from ldlm_monitor.logs.parse import framing_of
 from ldlm_monitor.logs.source.backlog import Backlog
@@ -22,6 +23,9 @@ from ldlm_monitor.logs.source.split import PEEK_SECONDS
 ROWS_BUDGET = 8
 """Factor of `budget` for JSON lines, which are parsed faster. A choice: a larger one reads more of
 a long history, a smaller one starts sooner."""
+SKEW_SECONDS = 0.2
+"""Rows that say a time later than that of their reading by no more count as read then. A choice:
+the clocks of nodes that NTP keeps differ by less."""
 TimedChunk: TypeAlias = tuple[float, float, Chunk]
 """Time (Unix seconds), order among pieces of the same time, and bytes."""
 UNSEEN = math.inf
@@ -75,6 +79,8 @@ class HistoryFile:
             key=lambda each: each.start,
         )
         self._records = [each for each in self._rows if each.kind == "records"]
+        starts, times = [each.start for each in self._records], [each.at for each in self._records]
+        self._read = Timeline(starts, times)
         # What precedes the rows of a copy was read, and counted, as its original.
         begun = self._rows[0].start if self._rows else 0
         self._kept = 0 if seen is None else max(seen.position.offset, begun)
@@ -105,16 +111,18 @@ class HistoryFile:
             self.backlog, self._spans[-1].start, self._spans[-1].end, self.backlog.modified
         )
 
-    def stretches(self) -> Iterator[tuple[int, Stretch | Timeline]]:
-        """First offset and part: the read log's `Timeline`, otherwise a `Stretch` to estimate."""
+    def stretches(self, apart: float) -> Iterator[tuple[int, Stretch | Timeline]]:
+        """First offset and part: the read log's `Timeline`, otherwise a `Stretch` to estimate.
+
+        `apart`: what was read of rows between two multiples of these seconds has one time.
+        """
         end = self._begin
         for is_seen, group in groupby(self._rows, lambda each: each.kind == "records"):
             rows = list(group)
             if rows[0].start > end:  # the read log dropped the rows of these bytes
                 yield end, self._stretch(end, rows[0].start, rows[0].at)
             if is_seen:
-                starts, times = [each.start for each in rows], [each.at for each in rows]
-                yield rows[0].start, Timeline(starts, times)
+                yield rows[0].start, self._as_read(rows, apart)
             else:
                 for each in rows:
                     yield each.start, self._stretch(each.start, each.stop, each.at)
@@ -122,7 +130,8 @@ class HistoryFile:
         modified = self.backlog.modified
         if self.seen_to > end:
             yield end, self._stretch(end, self.seen_to, modified)
-        yield self.seen_to, self._stretch(self.seen_to, self.backlog.size, modified)
+        if self.backlog.size > self.seen_to or self.seen_to == self._begin:
+            yield self.seen_to, self._stretch(self.seen_to, self.backlog.size, modified)
 
     def seen_at(self, offset: int) -> float | None:
         """When the byte at `offset` was read (Unix seconds); None if the read log lacks it."""
@@ -152,7 +161,7 @@ class HistoryFile:
         for chunk in self._chunks():
             if chunk.offset == self._spans[0].start:
                 chunk.continues = self.continues
-            for when, piece in self.timeline.split(chunk):
+            for when, piece in self._split(chunk):
                 order = orders.get(piece.offset, UNSEEN)
                 while self._others and self._is_before(self._others[0], order, piece):
                     yield from self._other(self._others.pop(0), piece)
@@ -165,6 +174,26 @@ class HistoryFile:
         else:
             yield from self._unfinished()
         self.backlog.rest()
+
+    def _as_read(self, rows: Sequence[Arrival], apart: float) -> Timeline:
+        """The times of reading; of rows those between two multiples of `apart` seconds are one."""
+        if self.form == "rows" and apart:
+            judged = math.inf if self.seen is None else self.seen.judged
+            slots = groupby(rows, lambda each: (each.at // apart, each.order > judged))
+            groups = [[*group] for _, group in slots]
+        else:
+            groups = [[each] for each in rows]
+        return Timeline([each[0].start for each in groups], [each[-1].at for each in groups])
+
+    def _split(self, chunk: Chunk) -> Iterator[tuple[float, Chunk]]:
+        """The chunk in pieces, each with its time; rows without times as they were read."""
+        for when, piece in self.timeline.split(chunk):
+            if self.form == "rows" and self.seen_at(piece.offset) is not None:
+                own = last_moment(piece.data)
+                if own is None or own > when + SKEW_SECONDS:
+                    yield from self._read.split(piece)
+                    continue
+            yield when, piece
 
     def _unfinished(self) -> Iterator[TimedChunk]:
         splitter = self.backlog.tail.splitter

@@ -242,7 +242,7 @@ def _timeline(
     """
     parts: list[tuple[int, float, Timeline]] = []
     earliest = -math.inf
-    for start, stretch in file.stretches():
+    for start, stretch in file.stretches(apart):
         if isinstance(stretch, Timeline):
             parts.append((start, -math.inf, stretch))
             earliest = stretch.end

@@ -30,6 +30,12 @@ def row_moments(block: bytes) -> Iterator[tuple[int, float]]:
             yield match.start(), when
 
 
+def last_moment(block: bytes) -> float | None:
+    """The time (Unix seconds) of the last JSON row in `block`; None if it has none."""
+    row = block[block.rfind(b"\n", 0, -1) + 1 :]
+    return next((when for _, when in row_moments(row)), None)
+
+
 def _moment(stamp: bytes) -> float | None:
     try:
         return datetime.fromisoformat(stamp.decode().replace(",", ".")).timestamp()

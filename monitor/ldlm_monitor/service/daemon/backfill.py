@@ -59,7 +59,7 @@ class Backfill:
     Their alerts are history, which is sent only if it still holds. Bytes after the position up to
     which a file was judged before a restart are news. `budget`: bytes that are read of each log,
     None for all. `feed` is `Monitor.feed`, by position. `reading`: how far it is; None if nothing
-    is being played. `ahead`: the first start may read rows ahead of their times.
+    is being played. `ahead`: the first reading may take rows before their times.
     """
 
     monitor: Monitor
@@ -233,7 +233,7 @@ class Backfill:
             now=now,
             journal=self.follower.journal,
             ends=False,
-            ahead=self.ahead and restart is None,
+            ahead=self.ahead,
             disk=self.disk,
         )
         yield
@@ -257,9 +257,9 @@ class Backfill:
         # Multi-line blocks are complete `BLOCK_SECONDS` after the last byte: first to that time.
         for at in (min(history.end + BLOCK_SECONDS, now), now):
             while self.monitor.clock < (due := self.monitor.due() or at) < at:
-                self._note(self.monitor.tick(due), passed, news=restart is not None)
+                self._note_ticked(self.monitor.tick(due), passed, restart)
                 yield
-            self._note(self.monitor.tick(at), passed, news=restart is not None)
+            self._note_ticked(self.monitor.tick(at), passed, restart)
         if restart is not None:
             passed += restart.compare(self.monitor, passed)
         if self._joins:  # what they wrote meanwhile is read by the turns that follow
@@ -281,14 +281,20 @@ class Backfill:
         """Judge all pieces in order, appending to `passed`; yield after each piece."""
         observed = list(restart.observed) if restart else []
         floor = restart.floor if restart else math.inf
-        total, read = max(history.size, 1), 0
+        total, read, was_news = max(history.size, 1), 0, False
+
+        def begin(*, news: bool) -> None:  # what was read ahead is no news because this is
+            nonlocal was_news
+            if news != was_news:
+                self._note(self.monitor.play_ahead(), passed, news=was_news)
+                was_news = news
 
         def observe_until(when: float, order: float) -> None:
             while observed and (observed[0].at, observed[0].order) < (when, order):
                 found = observed.pop(0)
+                begin(news=restart is not None and found.order > restart.state.judged)
                 transitions = self.monitor.observe((found.record,), found.at)
-                news = restart is not None and found.order > restart.state.judged
-                self._note(transitions, passed, news=news)
+                self._note(transitions, passed, news=was_news)
 
         for when, order, chunk, file in history.in_order():
             read += len(chunk.data)
@@ -299,6 +305,7 @@ class Backfill:
             rest: Chunk | None = chunk
             if file.seen is None:
                 rest, news, counted = self._not_played(chunk), self._is_late(file, floor), True
+            begin(news=news)
             if rest is not None:
                 since = history.since(at := min(when, now), chunk, file)
                 self._note(self.feed(rest, at, counted, since), passed, news=news)
@@ -306,6 +313,7 @@ class Backfill:
                 self._contents.append(arrival_of(chunk, when))
             yield
         observe_until(math.inf, math.inf)
+        self._note(self.monitor.play_ahead(), passed, news=was_news)
         self._left = 0
 
     def _note(
@@ -317,6 +325,17 @@ class Backfill:
                 self._live.append(each)
             else:
                 passed.append((each, news))
+
+    def _note_ticked(
+        self,
+        transitions: list[Transition],
+        passed: list[tuple[Transition, bool]],
+        restart: Restart | None,
+    ) -> None:
+        """Add what timers did behind the last bytes: news if it was while no daemon ran."""
+        for each in transitions:
+            news = restart is not None and (each.time or math.inf) > restart.state.clock
+            self._note([each], passed, news=news)
 
     def _keep(self, file: HistoryFile, kept: dict[str, list[FilePosition]]) -> None:
         """Note the ranges of a file that have no arrival time, for the next restart."""

@@ -137,11 +137,12 @@ class ReadLog:
 
         def work(db: sqlite3.Connection) -> list[Arrival]:
             found = []
+            keys = {key: json.loads(key) for key in self._ids}
+            files = {key: (path, tuple(file)) for key, (path, *file) in keys.items()}
             for number, at, start, stop, line, kind, key in db.execute(_ARRIVALS):
                 if not (0 <= at < LATEST and 0 <= start <= stop < MAX_COUNT and line > 0):
                     raise ValueError("the read log is damaged")
-                path, *file = json.loads(key)
-                found.append(Arrival(at, path, tuple(file), start, stop, line, kind, number))
+                found.append(Arrival(at, *files[key], start, stop, line, kind, number))
             return found
 
         return self._database.load(work)
