@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from ldlm_monitor.finished.playback.recording import Recorder
+from ldlm_monitor.finished.playback.timed_inputs import of_recording
 from ldlm_monitor.service.config import Settings
 from tests.together.watching import NOW, Watching, append
 
@@ -64,6 +66,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Folder]:
 
 def test_a_healthy_run_with_a_long_history_is_not_stalled_while_it_is_read(folder: Folder) -> None:
     folder.live(5)
+    recorder = Recorder(folder.path / "joining.rec", "*.log", folder.now)
+    folder.watching.pump.recorder = recorder
     day = 10 * 3600 + 15 * 60 + 5  # now, in the log's own clock
     append(folder.path / JOINED, stamped(day - 3000, 3000), folder.now)
     folder.live(100)
@@ -73,6 +77,11 @@ def test_a_healthy_run_with_a_long_history_is_not_stalled_while_it_is_read(folde
     assert shown.reading is not None
     assert joined.judged_to == shown.reading.judged_to == joined.last_progress_at
     assert folder.sent() == []
+    recorder.close()
+    reel = of_recording(folder.path / "joining.rec", Settings(files=("x.log",)), folder.path)
+    played = [each.alert for piece in reel.pieces for each in piece.play()]
+    assert "TrainingStalled" not in played
+    assert [run.state for run in reel.monitor.snapshot().runs] == ["running", "running"]
 
 
 def test_it_is_stalled_if_it_stays_silent_once_it_is_followed(folder: Folder) -> None:

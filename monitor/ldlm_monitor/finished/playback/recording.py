@@ -8,6 +8,7 @@ after a kill, is read as far as it goes.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -108,12 +109,14 @@ class Finished(msgspec.Struct, frozen=True, tag="finished", tag_field="is"):
 class Passed(msgspec.Struct, frozen=True, tag="passed", tag_field="is", omit_defaults=True):
     """Time passed until `at` (Unix seconds) without other input.
 
-    `read_to`: what `Monitor.hold` got then; `left_out`: what `leave_out` got.
+    `read_to`: what `Monitor.hold` got then; `left_out`: what `leave_out` got; `ends`: what
+    `Fleet.set_ends` got, with None where no silence counts, as JSON has no infinite numbers.
     """
 
     at: float
     read_to: dict[str, float] | None = None
     left_out: float = 0.0
+    ends: dict[str, float | None] | None = None
 
 
 Entry: TypeAlias = Begun | Fed | Observed | Finished | Passed
@@ -180,11 +183,19 @@ class Recorder:
         self._keep(Finished(at, [encodable(path) for path in paths]))
 
     def passed(
-        self, at: float, *, read_to: Mapping[str, float] | None = None, left_out: float = 0.0
+        self,
+        at: float,
+        *,
+        read_to: Mapping[str, float] | None = None,
+        left_out: float = 0.0,
+        ends: Mapping[str, float] | None = None,
     ) -> None:
         """Record what counts as silence from `at` (Unix seconds) on; arguments as in `Passed`."""
         held = None if read_to is None else {encodable(run): up for run, up in read_to.items()}
-        self._keep(Passed(at, held, left_out))
+        ended = None
+        if ends is not None:
+            ended = {encodable(run): up if up > -math.inf else None for run, up in ends.items()}
+        self._keep(Passed(at, held, left_out, ended))
 
     def turn(self, now: float) -> None:
         """Write the waiting entries, once in `FLUSH_SECONDS` or if the clock (`now`) went back."""

@@ -1,5 +1,6 @@
 """The input of a playback: pieces in the order of their times, and the monitor that judges them."""
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -97,12 +98,15 @@ def of_recording(path: Path, settings: MonitorSettings, folder: Path) -> TimedIn
                 return monitor.observe(entry.observed(), entry.at)
             case Finished():
                 return monitor.finish(entry.at, entry.paths)
-            case Passed(read_to=None, left_out=0.0) | Begun():
+            case Passed(read_to=None, left_out=0.0, ends=None) | Begun():
                 return monitor.tick(entry.at)
             case Passed():
                 monitor.leave_out(entry.left_out)
                 if entry.read_to is not None:
                     monitor.hold(entry.read_to)
+                if entry.ends is not None:
+                    ends = {run: -math.inf if at is None else at for run, at in entry.ends.items()}
+                    monitor.runs.set_ends(ends)
                 return []
 
     def pieces() -> Iterator[Piece]:

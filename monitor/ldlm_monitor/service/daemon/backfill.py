@@ -58,8 +58,9 @@ class Backfill:
 
     Their alerts are history, which is sent only if it still holds. Bytes after the position up to
     which a file was judged before a restart are news. `budget`: bytes that are read of each log,
-    None for all. `feed` is `Monitor.feed`, by position. `reading`: how far it is; None if nothing
-    is being played. `ahead`: the first reading may take rows before their times.
+    None for all. `feed` is `Monitor.feed`, by position, and `set_ends` that of its `runs`.
+    `reading`: how far it is; None if nothing is being played. `ahead`: the first reading may take
+    rows before their times.
     """
 
     monitor: Monitor
@@ -68,6 +69,7 @@ class Backfill:
     disk: Disk
     budget: int | None
     feed: Callable[[Chunk, float, bool, float | None], list[Transition]]
+    set_ends: Callable[[Mapping[str, float]], None]
     ahead: bool
     reading: ReadingView | None = field(default=None, init=False)
     _waiting: dict[Path, int] = field(default_factory=dict, init=False)
@@ -123,7 +125,7 @@ class Backfill:
         elif now >= self._released_at and not self.follower.has_backlog:
             self._released_at = math.inf
             reading = self._runs if self._joins else ()
-            self.monitor.runs.set_ends(dict.fromkeys(reading, -math.inf))
+            self.set_ends(dict.fromkeys(reading, -math.inf))
 
     def take_live(self) -> list[Transition]:
         """Transitions, since the last call, of runs that were live while others joined."""
@@ -245,7 +247,7 @@ class Backfill:
         self.monitor.runs.guesses.update(history.guesses)
         if self._joins:
             ends = dict.fromkeys(self._runs, -math.inf)
-            self.monitor.runs.set_ends({**self.monitor.runs.ends, **ends})
+            self.set_ends({**self.monitor.runs.ends, **ends})
         passed = self._held = []
         yield from self._judge(history, now, restart, passed)
         kept = restart.positions() if restart else {}
@@ -265,7 +267,7 @@ class Backfill:
         if self._joins:  # what they wrote meanwhile is read by the turns that follow
             self._joined = True
             ends = dict.fromkeys(self._runs, now)
-            self.monitor.runs.set_ends({**self.monitor.runs.ends, **ends})
+            self.set_ends({**self.monitor.runs.ends, **ends})
         self._runs, self._held, self.ahead = set(), [], False
         for path in paths:
             self._found_at.pop(path, None)

@@ -125,6 +125,7 @@ class Pump:
             disk=disk,
             budget=self.settings.history_bytes,
             feed=self._feed,
+            set_ends=self._set_ends,
             ahead=self.recorder is None,
         )
         self.pictures = Pictures(self.monitor)
@@ -289,6 +290,11 @@ class Pump:
     def _record_lag(self, read_to: Mapping[str, float]) -> None:
         if self.recorder is not None:
             self.recorder.passed(max(self.monitor.clock, 0.0), read_to=read_to)
+
+    def _set_ends(self, ends: Mapping[str, float]) -> None:
+        if self.recorder is not None:
+            self.recorder.passed(max(self.monitor.clock, 0.0), ends=ends)
+        self.monitor.runs.set_ends(ends)
 
     def _feed(
         self, chunk: Chunk, now: float, counted: bool = True, since: float | None = None
