@@ -354,6 +354,15 @@ def test_an_event_at_the_end_of_an_unfinished_file_has_no_cut_number(parse) -> N
     assert parse("* FLOPs per batch: 1.33") == []
 
 
+def test_a_bar_that_the_terminal_cut_within_its_loss_gives_no_loss(parse) -> None:
+    bar = (
+        "\rTraining:   5%| | {0}/900 [00:{0}<00:37, 15.92it/s, Epoch=0/1, Progress=5.0%, Loss=2.{1}"
+    )
+    found = parse("".join(bar.format(step, step % 7) for step in range(10, 40)))
+    assert [each.step for each in found] == [*range(10, 40)]
+    assert not any("loss" in each.values for each in found)
+
+
 def test_a_comma_may_stand_within_a_number_that_was_cut(parse) -> None:
     whole = (
         "step: 10  loss: 6.4321  grad_norm: 1.5  memory: 52.78GiB(66.65%)  tps: 11,251"

@@ -126,6 +126,11 @@ def read_items(
     return items, at + len(closing)
 
 
+def is_cut_item(rest: bytes) -> bool:
+    """Whether a bar's text behind its complete items is another item, which the terminal cut."""
+    return rest[:1] == b"," and read_item(rest[1:]) is not None
+
+
 def read_item(piece: bytes) -> tuple[bytes, bytes] | None:
     """The key and value of an item; None for other text."""
     key, equals, value = piece.partition(b"=")

@@ -7,6 +7,7 @@ from functools import lru_cache, partial
 from ldlm_monitor.base.chunk import Chunk, FileId, Origin
 from ldlm_monitor.base.records import Position, Record
 from ldlm_monitor.logs.parse import jsonl
+from ldlm_monitor.logs.parse.bar_form import is_cut_item
 from ldlm_monitor.logs.parse.bars import BarRecords
 from ldlm_monitor.logs.parse.blocks import Block, BlockOpening, Blocks, EventRows, SampleRows
 from ldlm_monitor.logs.parse.envelope import level_of, peel
@@ -120,7 +121,10 @@ class TextReader:
     ) -> list[Record] | None:
         """The records of a line that is only a bar, as most are; None for any other line."""
         bar = self.rules.bars.alone(line.raw)
-        if bar is None or (learn and line.raw[bar.end :].strip()):
+        if bar is None:
+            return None
+        rest = line.raw[bar.end :]
+        if learn and rest.strip() and not is_cut_item(rest):
             return None
         self._matched(line, bar.home)
         file.learner.known(bar.values)
