@@ -256,7 +256,7 @@ def test_a_turn_that_fails_is_done_again_after_the_restart(watched: Watched, mon
     watched.write(bars(0, 40), 40)
     watched.begin(41)
     watched.write(NAN, 42)
-    monkeypatch.setattr(Outbox, "add", broken)
+    monkeypatch.setattr(Outbox, "add_all", broken)
     with pytest.raises(MemoryError):
         watched.look(42)
     monkeypatch.undo()

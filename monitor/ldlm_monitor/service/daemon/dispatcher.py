@@ -3,6 +3,8 @@
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
+from operator import itemgetter
 
 from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.base.incident_view import IncidentView
@@ -55,13 +57,13 @@ class Dispatcher:
         self, transitions: Iterable[Transition], now: float, *, notify: bool = True
     ) -> None:
         """Print the transitions; with `notify`, queue those that are not pending for receivers."""
-        for transition in transitions:
-            if transition.is_heartbeat:
-                continue
-            notification = from_transition(transition, self.external_url)
+        shown = [each for each in transitions if not each.is_heartbeat]
+        notifications = [from_transition(each, self.external_url) for each in shown]
+        for notification in notifications:
             self.outbox.note(notification)
-            if notify and transition.state != "pending":
-                self.outbox.add(notification, self.receivers, now)
+        queued = [each for each in notifications if notify and each.state != "pending"]
+        self.outbox.add_all(queued, self.receivers, now)
+        for transition, notification in zip(shown, notifications, strict=True):
             silence = self.silences and self.silences.silenced(notification, now)
             mark = f"  [silenced by {plain(silence.by)}]" if silence else ""
             self.print_line(transition_line(transition) + mark)
@@ -99,6 +101,7 @@ class Dispatcher:
         """
         sent, early = set(self.outbox.firing_keys()), self.outbox.early_alerts()
         before: dict[str, Transition] = {}
+        found: list[tuple[Transition, bool]] = []
         over = 0
         for transition, news in passed:
             key, firing = transition.key, transition.state == "firing"
@@ -110,18 +113,20 @@ class Dispatcher:
                 continue
             past = before.pop(key, None)
             if past is not None and past.state != "firing" and key in sent:
-                self.dispatch([past], now)
+                found.append((past, True))
                 sent.discard(key)
             if firing != (key in sent):
-                self.dispatch([transition], now)
+                found.append((transition, True))
                 sent ^= {key}
             elif firing:
-                self.dispatch([transition], now, notify=False)
+                found.append((transition, False))
         for key, past in before.items():
             if past.state == "firing":
-                self.dispatch([past], now, notify=recent and key not in sent)
+                found.append((past, recent and key not in sent))
             elif key in sent:
-                self.dispatch([past], now)
+                found.append((past, True))
+        for notify, group in groupby(found, itemgetter(1)):
+            self.dispatch([each for each, _ in group], now, notify=notify)
         self._settle(early, passed, now)
         if over:
             log.info("alerts in the files' past that have ended: %d (see replay)", over)

@@ -80,9 +80,15 @@ class Outbox:
             self._active.discard(notification.key)
 
     def add(self, notification: Notification, receivers: Sequence[str], now: float) -> bool:
-        """Queue a notification for those of `receivers` whose policy accepts it; then commit.
+        """`add_all` for one notification."""
+        return self.add_all((notification,), receivers, now)
 
-        False if it was queued for none: refused by each policy, or queued before (the same key,
+    def add_all(
+        self, notifications: Sequence[Notification], receivers: Sequence[str], now: float
+    ) -> bool:
+        """Queue notifications for those of `receivers` whose policy accepts them; then commit.
+
+        False if none was queued: each was refused by each policy, or queued before (the same key,
         state and start).
         """
 
@@ -90,18 +96,28 @@ class Outbox:
             if not 0 <= now - self._forgot_at < FORGET_SECONDS:
                 self._forgot_at = now
                 groups.forget(db, now - KEPT_SECONDS)
-            number = deliveries.store(db, notification, now)
-            was_queued = False
-            for receiver in receivers:
-                policy = self._policy(receiver)
-                is_accepted = policy.accepts(notification.alert, notification.labels)
-                if is_accepted and deliveries.queue(db, number, receiver):
-                    groups.join(db, (number, receiver), notification, policy, now)
-                    was_queued = True
-            return was_queued
+            queued = [self._queue(db, each, receivers, now) for each in notifications]
+            return any(queued)
 
-        self.note(notification)
-        return bool(receivers) and self._database.run(work)
+        for notification in notifications:
+            self.note(notification)
+        return bool(receivers and notifications) and self._database.run(work)
+
+    def _queue(
+        self,
+        db: sqlite3.Connection,
+        notification: Notification,
+        receivers: Sequence[str],
+        now: float,
+    ) -> bool:
+        number, was_queued = deliveries.store(db, notification, now), False
+        for receiver in receivers:
+            policy = self._policy(receiver)
+            is_accepted = policy.accepts(notification.alert, notification.labels)
+            if is_accepted and deliveries.queue(db, number, receiver):
+                groups.join(db, (number, receiver), notification, policy, now)
+                was_queued = True
+        return was_queued
 
     def _policy(self, receiver: str) -> StreamPolicy:
         return self._policies.get(receiver, _EVERYTHING)
