@@ -77,7 +77,7 @@ class NewestLines:
                     run = self._names.origin(str(path)).run
                     self._ends.setdefault(run, []).append((written, chunk))
         found = self._monitor.snapshot()
-        return {run.name: _unjudged(run, found.events) for run in found.runs}
+        return {run.name: _as_said(run, found.events) for run in found.runs}
 
     def failures(
         self, shown: Mapping[str, RunView], since: float
@@ -120,7 +120,13 @@ class NewestLines:
         return Chunk(str(path), (0, 0, 0), start, 1, data, final=True, timed=False)
 
 
-def _unjudged(run: RunView, events: Sequence[Event]) -> RunView:
+def unjudged(run: RunView, to: float | None) -> RunView:
+    """The run without what a verdict says: its history was judged up to `to` (Unix seconds)."""
+    shown = {"health": "READING", "reasons": (), "decision": None, "judged_to": to or 0.0}
+    return run.model_copy(update=shown)
+
+
+def _as_said(run: RunView, events: Sequence[Event]) -> RunView:
     failures = [each for each in events if each.run == run.name and each.severity in _FAILS]
     said = [(each.severity, each.message, each.time) for each in failures[-1:]]
     said += [
@@ -133,8 +139,8 @@ def _unjudged(run: RunView, events: Sequence[Event]) -> RunView:
         ReasonView(kind="finding", severity=severity, text=text, since=since)
         for severity, text, since in said
     )
-    unknown = dict.fromkeys(("stall_limit_seconds", "goodput", "decision", "verdict"))
+    unknown = dict.fromkeys(("stall_limit_seconds", "goodput", "verdict"))
     to = max(run.last_progress_at or 0.0, run.ended_at or 0.0)
     guess = GuessView(to=to, why="its history is not read: this is its file's last write")
-    shown = {"health": "READING", "reasons": reasons, "judged_to": 0.0, "guess": guess}
-    return run.model_copy(update=shown | unknown)
+    shown = {"reasons": reasons, "guess": guess, **unknown}
+    return unjudged(run, None).model_copy(update=shown)

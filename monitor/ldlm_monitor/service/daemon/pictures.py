@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from ldlm_monitor.base.snapshot import InputView, ReadingView, RunView, Snapshot
 from ldlm_monitor.judge.core.monitor import Monitor
 from ldlm_monitor.logs.source.file_identity import FilePosition
+from ldlm_monitor.service.daemon.newest_lines import unjudged
 
 SNAPSHOT_SECONDS = 0.25  # the screen draws four times a second
 INPUTS_SECONDS = 5.0  # between lists of inputs without a run. A choice: fewer scans of all names
@@ -56,8 +57,8 @@ class Pictures:
         self._partial = {*partial}
         started = time.perf_counter()
         found, self.newest = self._monitor.snapshot(), {}
-        to = _judged_to(reading)
-        runs = tuple(_unjudged(run, to) if run.name in partial else run for run in found.runs)
+        to = None if reading is None else reading.judged_to
+        runs = tuple(unjudged(run, to) if run.name in partial else run for run in found.runs)
         shown = {"inputs": self._inputs, "runs": runs, "reading": reading}
         self.snapshot = found.model_copy(update=shown)
         self.preview = self.snapshot
@@ -68,13 +69,13 @@ class Pictures:
         """Renew `preview` while the first content is read, as its alerts are not known yet."""
         if (now := time.monotonic()) < self._preview_due:
             return
-        found, to = self._monitor.snapshot(), _judged_to(reading)
-        runs = {run.name: _unjudged(run, to) for run in found.runs}
+        found, to = self._monitor.snapshot(), None if reading is None else reading.judged_to
+        runs = {run.name: unjudged(run, to) for run in found.runs}
         for name, newest in self.newest.items():
             read = {"judged_to": to or 0.0} if name in runs else {}
             runs[name] = newest.model_copy(update=read)
-        unjudged = {"alerts": (), "incidents": (), "transitions": (), "points": ()}
-        shown = {**unjudged, "runs": tuple(runs.values()), "reading": reading}
+        empty = dict.fromkeys(("alerts", "incidents", "transitions", "points"), ())
+        shown = {**empty, "runs": tuple(runs.values()), "reading": reading}
         self.preview = found.model_copy(update=shown)
         self._preview_due = now + max(SNAPSHOT_SECONDS, 20 * (time.monotonic() - now))
 
@@ -99,15 +100,6 @@ class Pictures:
         found += [InputView(name=name, state="unreadable") for name in sorted(unreadable)]
         found += [_bare(path, lines.get(path)) for path in bare]
         self._inputs = tuple(found[:MOST_INPUTS])
-
-
-def _judged_to(reading: ReadingView | None) -> float | None:
-    return None if reading is None else reading.judged_to
-
-
-def _unjudged(run: RunView, to: float | None) -> RunView:
-    shown = {"health": "READING", "reasons": (), "decision": None, "judged_to": to or 0.0}
-    return run.model_copy(update=shown)
 
 
 def _bare(path: str, lines: int | None) -> InputView:
