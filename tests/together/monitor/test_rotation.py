@@ -317,8 +317,13 @@ def test_a_text_that_follows_a_table_under_its_name_is_read_as_text(rotated: Rot
     assert rotated.samples() - before == 310
 
 
-@pytest.mark.parametrize("pattern", ["*.log*", "app.log"])
-def test_the_file_between_two_rotations_is_read(rotated: Rotated, pattern: str) -> None:
+@pytest.mark.parametrize(
+    ("pattern", "again"), [("*.log*", False), ("app.log", False), ("app.log", True)]
+)
+def test_the_file_between_two_rotations_is_read(
+    rotated: Rotated, monkeypatch: pytest.MonkeyPatch, pattern: str, again: bool
+) -> None:
+    """`again`: also if it is rotated while a restart reads what was read before."""
     rotated.close()
     earlier = rotated.folder / "app.log.7"
     rotated.write(bars(10, 100))
@@ -328,10 +333,21 @@ def test_the_file_between_two_rotations_is_read(rotated: Rotated, pattern: str) 
     rotated.open(pattern)
     rotated.join()
     before = rotated.samples()
-    rotated.log.rename(rotated.folder / "app.log.2")
-    rotated.write(bars(100, 150))
-    rotated.log.rename(rotated.folder / "app.log.1")
-    rotated.write(bars(150, 160))
+
+    def rotate() -> None:
+        if not (rotated.folder / "app.log.2").exists():
+            rotated.log.rename(rotated.folder / "app.log.2")
+            rotated.write(bars(100, 150))
+            rotated.log.rename(rotated.folder / "app.log.1")
+            rotated.write(bars(150, 160))
+
+    if again:
+        rotated.close()
+        rotated.open(pattern)
+        monkeypatch.setattr("ldlm_monitor.service.daemon.backfill.SLICE_SECONDS", 0.0)
+        rotated.pump.meanwhile = rotate
+    else:
+        rotate()
     rotated.look(20)
     assert rotated.samples() - before == 60
 

@@ -73,6 +73,8 @@ class NamedFiles:
                 self._assign(entry, tail)
             else:
                 entry.retired.append(tail)
+                if entry.last is None or entry.last.modified <= tail.modified:
+                    entry.last = tail
 
     def add(self, entry: FollowedName) -> None:
         """Follow a name; do nothing if it is followed already."""
