@@ -122,3 +122,17 @@ def test_a_run_that_joined_waits_for_its_new_bytes_while_the_next_is_read(
     assert runs.ends == {name.removesuffix("_node0.log"): at for name, at in held.items()}
     folder.live(3)
     assert [*runs.ends.values()] == [-math.inf]
+
+
+def test_of_files_that_join_those_that_were_written_last_are_judged_first(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ldlm_monitor.service.daemon.backfill.JOIN_FILES", 1)
+    for day, age in (("20", 300), ("21", 100), ("22", 200)):
+        path = folder.path / JOINED.replace("0120", f"01{day}")
+        append(path, stamped(36_000, 50), folder.now - age)
+    order: list[str] = []
+    while len(order) < 3:
+        folder.wait(0.1)
+        order += [run.name for run in folder.watching.pump.monitor.runs if run.name not in order]
+    assert [name[10:14] for name in order] == ["0121", "0122", "0120"]

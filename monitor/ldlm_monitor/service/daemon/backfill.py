@@ -52,6 +52,13 @@ class BackfillResult(NamedTuple):
     end: float
 
 
+class _Unread(NamedTuple):
+    """A file that waits to be judged: its size in bytes, and when it was written (Unix seconds)."""
+
+    size: int
+    written: float
+
+
 @dataclass(slots=True)
 class Backfill:
     """Plays the bytes that files already hold in time order, then lets the follower follow them.
@@ -72,7 +79,7 @@ class Backfill:
     set_ends: Callable[[Mapping[str, float]], None]
     ahead: bool
     reading: ReadingView | None = field(default=None, init=False)
-    _waiting: dict[Path, int] = field(default_factory=dict, init=False)
+    _waiting: dict[Path, _Unread] = field(default_factory=dict, init=False)
     _queued: int = field(default=0, init=False)
     _left: int = field(default=0, init=False)
     _played: dict[str, tuple[FileId, int]] = field(default_factory=dict, init=False)
@@ -181,10 +188,11 @@ class Backfill:
     def add(self, paths: Iterable[Path]) -> None:
         """Add files whose bytes wait to be judged."""
         for path in paths:
-            self._waiting[path] = 0
+            self._waiting[path] = _Unread(0, 0.0)
             with suppress(OSError):  # reading the file reports the error
-                self._waiting[path] = self.disk.stat(path).st_size
-        self._queued = sum(self._waiting.values())
+                status = self.disk.stat(path)
+                self._waiting[path] = _Unread(status.st_size, status.st_mtime)
+        self._queued = sum(each.size for each in self._waiting.values())
 
     def begin(self, now: float, restart: Restart | None, *, everything: bool) -> bool:
         """Prepare to judge, by `step`, the bytes at `now` (Unix seconds) of waiting files.
@@ -199,14 +207,17 @@ class Backfill:
         return self._playing is not None
 
     def _take(self, *, everything: bool) -> list[Path]:
-        names, chosen, last = self.monitor.names, list[Path](), ""
-        for run, path in sorted((names.origin(str(path)).run, path) for path in self._waiting):
+        """The files to judge next, by whole runs: those that were written last come first."""
+        by_run: dict[str, list[Path]] = {}
+        for path in sorted(self._waiting, key=lambda path: -self._waiting[path].written):
+            by_run.setdefault(self.monitor.names.origin(str(path)).run, []).append(path)
+        chosen: list[Path] = []
+        for paths in by_run.values():
             is_full = self._left >= JOIN_BYTES or len(chosen) >= JOIN_FILES
-            if is_full and not everything and run != last:
+            if is_full and not everything:
                 break
-            last = run
-            chosen.append(path)
-            self._left += self._waiting.pop(path)
+            chosen += paths
+            self._left += sum(self._waiting.pop(path).size for path in paths)
         self._queued -= self._left
         return sorted(chosen)
 
