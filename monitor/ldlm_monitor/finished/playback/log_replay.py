@@ -102,7 +102,7 @@ class Replay:
         if not cases:
             return []
         # Here, since most logs are of ended runs, and this import takes a twentieth of a start.
-        from ldlm_monitor.host.probe.host import departed, present
+        from ldlm_monitor.host.probe.run_processes import departed, present
 
         hosts = present(cases, time.time())
         for name, host in hosts.items():

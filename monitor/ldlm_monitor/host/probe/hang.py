@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from ldlm_monitor.base.records import Event, Heartbeat, Scalar
 from ldlm_monitor.host.probe import host_events
 from ldlm_monitor.host.probe.heartbeat import Page, is_process, pages
+from ldlm_monitor.host.probe.run_processes import SKEW_SECONDS, fresh_pages
 from ldlm_monitor.host.probe.stacks import StackFrame, Stacks, ask, may_ask
 from ldlm_monitor.judge.run.verdict import ProbeCandidate
 
@@ -18,8 +19,6 @@ ASKED_AT_ONCE = 16
 """Requests for stacks in flight: all of a usual host's 8 to 16 ranks; each only waits."""
 MAX_ASKED = 256
 """Ranks of this host that are asked at most: more than a host has; anyone may write a page."""
-SKEW_SECONDS = 10.0
-"""Seconds that a rank's clock may be behind: above NTP's error, below the time between launches."""
 _MAX_SHOWN = 8  # threads in an event: the main thread, and the first of the loader's and autograd's
 
 
@@ -56,13 +55,6 @@ def _is_left_behind(page: Page, case: ProbeCandidate) -> bool:
     """Whether a page is an earlier launch's: old, and its process on this host has ended."""
     is_old = page.time < case.last_progress_at - SKEW_SECONDS
     return is_old and page.host == socket.gethostname() and not is_process(page)
-
-
-def fresh_pages(case: ProbeCandidate) -> list[Page]:
-    """The pages of a run's ranks; those older than its last step are an earlier launch's."""
-    since = case.last_progress_at - SKEW_SECONDS
-    found = pages(host_events.folders(case))
-    return [page for page in found if page.status == "running" and page.time >= since]
 
 
 def beats(case: ProbeCandidate) -> list[Heartbeat]:

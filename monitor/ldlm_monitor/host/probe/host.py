@@ -6,22 +6,18 @@ have heartbeats are asked for their stacks (`hang`).
 """
 
 import logging
-import os
-import socket
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ldlm_monitor.base.records import Event, Heartbeat, Record, Scalar
 from ldlm_monitor.base.snapshot import HostView
-from ldlm_monitor.base.text.format import names_of
 from ldlm_monitor.host.probe import (
     cgroup,
     collective_states,
     flight_recorder,
     hang,
-    heartbeat,
     host_events,
     nccl_ras,
     process,
@@ -29,6 +25,13 @@ from ldlm_monitor.host.probe import (
 from ldlm_monitor.host.probe.gpu import GpuReader
 from ldlm_monitor.host.probe.host_facts import HostFacts
 from ldlm_monitor.host.probe.process import Family, Process, Scan
+from ldlm_monitor.host.probe.run_processes import (
+    ENDED,
+    departed,
+    family_of,
+    fresh_pages,
+    processes_event,
+)
 from ldlm_monitor.judge.run.verdict import ProbeCandidate
 
 MIN_ASK_SECONDS = 0.5
@@ -46,7 +49,6 @@ _STATES = {
     **dict.fromkeys("ZX", "zombie"),
 }
 """The kernel's letters (proc(5), /proc/PID/stat) to the words in an event."""
-ENDED = ("gone", "zombie")  # "gone": no process of this pid and start time
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +92,7 @@ class HostProbe:
 
     def _note_all(self, cases: Sequence[ProbeCandidate]) -> None:
         seen = process.scan(self.proc)
-        families = [(case, _family(case, seen)) for case in cases]
+        families = [(case, family_of(case, seen)) for case in cases]
         for case, family in families:
             # Dicts keep insertion order: active runs move to the end, so that the oldest go first.
             known = self._known[case.run] = self._known.pop(case.run, _Known())
@@ -118,9 +120,9 @@ class HostProbe:
             looks = self._second(case, seen, apart)
             died = [rank for rank, look in looks.items() if look["state"] in ENDED]
             # What the kernel killed comes before the processes that are gone of it.
-            dead = _of_processes(case, looks.values()) if looks else departed(case)
+            dead = processes_event(case, looks.values()) if looks else departed(case)
             is_over = case.ended_at is not None  # as its log says
-            if not (looks or dead or is_over or hang.fresh_pages(case)):
+            if not (looks or dead or is_over or fresh_pages(case)):
                 dead = host_events.nobody_writes(case, seen)
             killed = self._known[case.run].memory.events(case, self.mount, died)
             found[:0] = killed if dead is None else [*killed, dead]
@@ -138,7 +140,7 @@ class HostProbe:
     def _first(self, case: ProbeCandidate, seen: Scan) -> Family:
         """The run's processes now; ranks that ended stay in `_Known.ranks`."""
         known = self._known.setdefault(case.run, _Known())
-        family = _family(case, seen)
+        family = family_of(case, seen)
         for rank, each in family.ranks.items():
             before = known.ranks.get(rank)
             if before is None or each.started > before.started:
@@ -204,88 +206,3 @@ class HostProbe:
                 yield nccl_ras.event_of(case, nccl_ras.ask(address, min(left, _RAS_SECONDS)))
             except nccl_ras.RasError as problem:
                 log.debug("%s", problem)
-
-
-def present(cases: Sequence[ProbeCandidate], now: float) -> dict[str, HostView]:
-    """The views of the runs that have processes here at `now` (Unix seconds), without GPUs."""
-    if not cases:
-        return {}
-    seen = process.scan()
-    families = [(replace(case, reports_gpus=True), _family(case, seen)) for case in cases]
-    return HostFacts(process.PROC, GpuReader()).look(families, seen, now)
-
-
-def departed(case: ProbeCandidate) -> Event | None:
-    """An event if all processes of a run are gone that ran here, by heartbeats or its rows.
-
-    None if one lives, ran in another host's or container's process table, or left neither.
-    """
-    pages = hang.fresh_pages(case)
-    gone: Mapping[int | None, int] = {page.rank: page.pid for page in pages}
-    if any(map(heartbeat.may_live, pages)):
-        return None
-    if len(gone) < (case.world_size or 1):
-        gone = _logged_and_gone(case)
-    if len(gone) < (case.world_size or 1):
-        return None
-    return _of_processes(
-        case, [{"rank": rank, "pid": pid, "state": "gone"} for rank, pid in gone.items()]
-    )
-
-
-def _logged_and_gone(case: ProbeCandidate) -> dict[int | None, int]:
-    """The pids by rank that the run's rows name, if all were of this host and none lives.
-
-    Rows do not say in which process table a pid is valid: a container may have this host's name.
-    So the run must be silent beyond its limit too, as no training is whose processes are unseen.
-    """
-    here = socket.gethostname()
-    late = case.stalls_at is not None and time.time() > case.stalls_at
-    if not (late and case.pids) or any(host != here for host, _ in case.pids.values()):
-        return {}
-    seen = process.among(pid for _, pid in case.pids.values())
-    alive = any(
-        pid in seen.table and seen.started_at(pid) <= case.last_progress_at
-        for _, pid in case.pids.values()
-    )
-    return {} if alive else {rank: pid for rank, (_, pid) in case.pids.items()}
-
-
-def _of_processes(case: ProbeCandidate, looks: Collection[dict[str, Scalar]]) -> Event:
-    ordered = sorted(looks, key=lambda look: look["state"] not in ENDED)
-    gone = sum(look["state"] in ENDED for look in looks)
-    counts: dict[Scalar, list[dict[str, Scalar]]] = {}
-    for look in looks:
-        counts.setdefault(look["state"], []).append(look)
-    return host_events.event(
-        case,
-        "exit_without_error" if gone else "log_silence",
-        "info",
-        ", ".join(f"{_who(found)} {state}" for state, found in counts.items()),
-        family="progress",
-        processes=ordered[: host_events.MAX_SHOWN],
-        alive=len(looks) - gone,
-    )
-
-
-def _who(looks: Sequence[dict[str, Scalar]]) -> str:
-    ranks = [rank for look in looks if isinstance(rank := look["rank"], int)]
-    pids = ", ".join(f"pid {look['pid']}" for look in looks[:2])
-    if not ranks:
-        return pids
-    return f"{names_of(ranks)} ({pids}{', ...' if len(looks) > 2 else ''})"
-
-
-def _family(case: ProbeCandidate, seen: Scan) -> Family:
-    """The run's processes; a logged pid counts if its process ran here at the last step."""
-    here = (socket.gethostname().partition(".")[0], "localhost")
-    named = {
-        rank: pid
-        for rank, (host, pid) in case.pids.items()
-        if host.partition(".")[0] in here
-        and pid in seen.table
-        and seen.started_at(pid) <= case.last_progress_at
-    }
-    pages = heartbeat.pages(host_events.folders(case))
-    named |= {page.rank: page.pid for page in pages if heartbeat.is_process(page)}
-    return process.family({os.path.realpath(log) for log in case.files if log != "-"}, named, seen)

@@ -18,8 +18,9 @@ from ldlm_monitor.base.snapshot import HostView
 from ldlm_monitor.base.text.sanitize import plain
 from ldlm_monitor.finished.playback.recording import Recorder
 from ldlm_monitor.host.probe import process
-from ldlm_monitor.host.probe.host import ENDED, HostProbe
+from ldlm_monitor.host.probe.host import HostProbe
 from ldlm_monitor.host.probe.host_events import folders
+from ldlm_monitor.host.probe.run_processes import ENDED
 from ldlm_monitor.judge.core.monitor import Monitor
 from ldlm_monitor.judge.run.endings import processes_of
 from ldlm_monitor.judge.run.verdict import ProbeCandidate
