@@ -33,6 +33,12 @@ __all__ = [
 INTERRUPTED = 130  # exit code after Ctrl-C: 128 + SIGINT, as shells report it
 
 
+def one_line(error: Exception) -> str:
+    """What an error says, in one line, without a full stop."""
+    text = " ".join(str(error).split())
+    return text if text.endswith("...") else text.rstrip(".")
+
+
 class LdlmError(Exception):
     """Base of the errors below; a command that one of them ends exits with `exit_code`."""
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ldlm_monitor.service.cli import app
+from ldlm_monitor.service.cli.command_line import app
 
 ROOT = Path(__file__).resolve().parents[3]
 IMAGES = ROOT / "docs/images"

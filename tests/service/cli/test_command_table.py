@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.service.cli import app
+from ldlm_monitor.service.cli.command_line import app
 from ldlm_monitor.service.cli.command_table import COMMANDS
 from tests.service.extended import Extended
 

@@ -10,7 +10,7 @@ from ldlm_monitor.base.points import Point, make_labels
 from ldlm_monitor.base.records import Event, Position
 from ldlm_monitor.base.snapshot import AlertView, MonitorView, RunView, Snapshot, Statistics
 from ldlm_monitor.judge.core.exported_metrics import METRICS
-from ldlm_monitor.service.cli.report import run_page
+from ldlm_monitor.service.cli.health_report import run_page
 from ldlm_monitor.service.serve import Server, Site
 from ldlm_monitor.service.serve.metrics import families
 

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from ldlm_monitor.base.points import Point, make_labels
 from ldlm_monitor.base.snapshot import Snapshot
 from ldlm_monitor.finished.report.html import policy
-from ldlm_monitor.service.cli.report import run_page
+from ldlm_monitor.service.cli.health_report import run_page
 from ldlm_monitor.service.serve import Server, Site
 from ldlm_monitor.service.serve.metrics import families
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.service.cli import app
+from ldlm_monitor.service.cli.command_line import app
 from ldlm_monitor.service.cli.flags import hide_dash
 
 ROOT = Path(__file__).parents[3]

@@ -8,18 +8,13 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from functools import wraps
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from cyclopts import CycloptsError, Parameter
-
-from ldlm_monitor import __version__
-from ldlm_monitor.base.errors import INTERRUPTED, InputError, LdlmError, UsageError
+from ldlm_monitor.base.errors import INTERRUPTED, InputError, LdlmError, UsageError, one_line
 from ldlm_monitor.base.text.format import printable
 from ldlm_monitor.service.cli import follow
-from ldlm_monitor.service.cli.command_table import CommandLine
-from ldlm_monitor.service.cli.flags import FollowFlags, hide_dash
+from ldlm_monitor.service.cli.plain_words import plain
 
 # Errors that a user can mend: those of a named file, and those of stdout, which name no file.
 _FILE_ERRORS = (PermissionError, FileNotFoundError, IsADirectoryError, NotADirectoryError)
@@ -36,36 +31,12 @@ class Refusal(Protocol):
     remedy: str
 
 
-app = CommandLine(
-    name="ldlm-monitor",
-    version=f"ldlm-monitor {__version__}",
-    version_flags=["--version", "-V"],
-    usage="Usage: ldlm-monitor [FLAGS] FILE_OR_GLOB...\n       ldlm-monitor COMMAND [FLAGS] ...",
-    help_format="plaintext",
-    # No flags --no-X, and one value for each flag, because the next word may be a file.
-    default_parameter=Parameter(negative="", consume_multiple=False),
-    result_action="return_value",  # not exit: `main` flushes stdout first
-    suppress_keyboard_interrupt=False,  # `main` has an exit code for it
-)
-
-
-@app.default
-@wraps(follow.follow)
-def _follow(*files: str, flags: FollowFlags | None = None) -> int:
-    if files:
-        follow.refuse_mistyped_command(files[0], app)
-    return follow.follow(*files, flags=flags)
-
-
-app.add_commands()
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command line (None: the process's) and returns the exit code."""
     _prepare_streams()
     words = sys.argv[1:] if argv is None else argv
     try:
-        code = app(hide_dash(words), exit_on_error=False, print_error=False, verbose=False)
+        code = _run(words)
         sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -74,6 +45,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         if text:
             print(f"ldlm-monitor: {printable(text)}", file=sys.stderr)
     return code if isinstance(code, int) else 0
+
+
+def _run(words: Sequence[str]) -> object:
+    """Runs a command; most often it is the main one, with words that need no library."""
+    if (read := plain(words)) is not None:
+        files, flags = read
+        return follow.follow(*files, flags=flags)
+    from ldlm_monitor.service.cli.command_line import run
+
+    return run(words)
 
 
 def _prepare_streams() -> None:
@@ -89,15 +70,13 @@ def _prepare_streams() -> None:
 def _outcome(error: Exception) -> tuple[str, int]:
     """The line for stderr ("" for none), and the exit code."""
     match error:
-        case CycloptsError():
-            return f"{_one_line(error)}; see ldlm-monitor --help", UsageError.exit_code
         case LdlmError() | Refusal():
-            return _one_line(error), getattr(error, "exit_code", UsageError.exit_code)
+            return one_line(error), getattr(error, "exit_code", UsageError.exit_code)
         case BrokenPipeError():
             _abandon_output()
             return "", 0
         case OSError() if (refusal := _refusal(error)) is not None:
-            return _one_line(refusal), refusal.exit_code
+            return one_line(refusal), refusal.exit_code
         case RuntimeError() if "home directory" in str(error):  # pathlib's, for the completion
             return "this user has no home directory; set HOME", UsageError.exit_code
         case _:
@@ -127,11 +106,6 @@ def _abandon_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _one_line(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return text if text.endswith("...") else text.rstrip(".")
-
-
 def _bug(error: Exception) -> str:
     """One line that names our last frame; LDLM_LOG_LEVEL=debug also prints the traceback."""
     if os.environ.get("LDLM_LOG_LEVEL") == "debug":
@@ -141,6 +115,6 @@ def _bug(error: Exception) -> str:
     last = ours[-1]
     where = f"{Path(last.filename).name}:{last.lineno} in {last.name}"
     return (
-        f"a bug of ours: {type(error).__name__}: {_one_line(error)} ({where}); "
+        f"a bug of ours: {type(error).__name__}: {one_line(error)} ({where}); "
         "please report it with the traceback that LDLM_LOG_LEVEL=debug shows"
     )

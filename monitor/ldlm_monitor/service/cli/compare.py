@@ -10,7 +10,8 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from ldlm_monitor.base.errors import UsageError
-from ldlm_monitor.service.cli.flags import Companions, InputFlags, check_chart, settings, write_file
+from ldlm_monitor.service.cli.command_line import Companions
+from ldlm_monitor.service.cli.flags import InputFlags, check_chart, settings, write_file
 from ldlm_monitor.service.cli.reading import Reading
 
 

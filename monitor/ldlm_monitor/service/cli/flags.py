@@ -9,9 +9,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
-
-from cyclopts import Group, Parameter
+from typing import TYPE_CHECKING, Any, Literal
 
 from ldlm_monitor.base.errors import UsageError
 
@@ -26,11 +24,8 @@ _FAIL_ON: tuple[FailOn, ...] = ("warning", "error", "critical", "never")
 """Values of --fail-on, each at the index of the worst of `run_health.HEALTH` that passes."""
 DASH = "\0-"
 """Replaces the argument `-`, which cyclopts would parse as a flag; no argument contains a NUL."""
-Companions: TypeAlias = Annotated[bool | None, Parameter(negative="--no-companions")]
 
 
-# sort_key 1: below a command's own flags in its help
-@Parameter(name="*", group=Group("Common flags", sort_key=1))
 @dataclass(frozen=True, kw_only=True)
 class SharedFlags:
     """Flags of every command."""
@@ -81,7 +76,7 @@ class DoctorFlags(SharedFlags):
 class JudgeFlags(InputFlags, RuleFlags, DoctorFlags):
     """Flags of commands that evaluate rules over logs."""
 
-    companions: Companions = None
+    companions: bool | None = None
     """Read also what belongs to a log, such as its training_log.jsonl (default: yes)."""
 
 

@@ -8,12 +8,13 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ldlm_monitor.base.errors import INTERRUPTED, UsageError
+from ldlm_monitor.service.cli.command_table import NAMES
 from ldlm_monitor.service.cli.flags import FollowFlags, settings_for_inputs
 
 if TYPE_CHECKING:
@@ -34,37 +35,39 @@ def follow(*files: str, flags: FollowFlags | None = None) -> int:
     Args:
         files: Files, folders or quoted globs; - is standard input.
     """
+    if files:
+        _refuse_mistyped_command(files[0])
     found = settings_for_inputs(flags, files)
     if found.once:
-        from ldlm_monitor.service.cli import report
+        from ldlm_monitor.service.cli.health_report import write_once
 
-        return report.write_once(found)
+        return write_once(found)
 
     load = partial(settings_for_inputs, flags, files)
     if found.web:
         return _in_browsers(found, load)
     if not found.headless and "-" not in found.files and has_terminal():
         return _on_screen(found, load)
-    from ldlm_monitor.service.cli import logs, report
+    from ldlm_monitor.service.cli import logs
+    from ldlm_monitor.service.cli.health_report import run_page
     from ldlm_monitor.service.daemon import daemon
     from ldlm_monitor.service.daemon.stop_signals import Signals
 
     logs.configure(found)
     signals = Signals()
-    snapshot = daemon.run(found, load, signals, page=report.run_page)
+    snapshot = daemon.run(found, load, signals, page=run_page)
     return _ended(signals.exit_code, snapshot if signals.exit_code else None)
 
 
-def refuse_mistyped_command(word: str, names: Iterable[str]) -> None:
-    """Raises UsageError for a bare word that names no file and is near one of `names`.
+def _refuse_mistyped_command(word: str) -> None:
+    """Raises UsageError for a bare word that names no file and is near a command's name.
 
     Otherwise a mistyped command would start a daemon that waits for a file of that name.
     """
-    commands = [name for name in names if not name.startswith("-")]
     # A plural is a usual name of a folder, such as TensorBoard's `runs`.
-    if not word.isalpha() or word.removesuffix("s") in commands or Path(word).exists():
+    if not word.isalpha() or word.removesuffix("s") in NAMES or Path(word).exists():
         return
-    if close := difflib.get_close_matches(word.lower(), commands, n=1, cutoff=_NEAR):
+    if close := difflib.get_close_matches(word.lower(), NAMES, n=1, cutoff=_NEAR):
         raise UsageError(
             "neither a file nor a command",
             where=word,

@@ -105,7 +105,7 @@ class Opening:
 
     def _work(self) -> None:
         try:
-            from ldlm_monitor.service.cli.report import run_page
+            from ldlm_monitor.service.cli.health_report import run_page
             from ldlm_monitor.service.daemon import daemon
 
             self._last = daemon.run(
