@@ -51,7 +51,9 @@ Value = Annotated[str, Field(max_length=MAX_VALUE)]  # of a matcher
 class LabelMatcher(BaseModel):
     """A condition on one label's value; a missing label has the value ""."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, populate_by_name=True, defer_build=True
+    )
 
     name: LabelName
     value: Value

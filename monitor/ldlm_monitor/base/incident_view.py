@@ -14,7 +14,9 @@ such as a source that accuses other ranks, lowers it by a level. `none`: no caus
 class View(BaseModel):
     """A frozen part of a snapshot or report; its JSON has non-finite numbers as strings."""
 
-    model_config = ConfigDict(frozen=True, ser_json_inf_nan="strings", serialize_by_alias=True)
+    model_config = ConfigDict(
+        frozen=True, ser_json_inf_nan="strings", serialize_by_alias=True, defer_build=True
+    )
 
 
 class RootView(View):

@@ -9,15 +9,22 @@ from typing import Annotated, Any, TypeAlias
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic.plugin import _loader
 
 OWN_LABELS = frozenset({"run", "rank", "alertname", "alertstate", "severity", "job", "instance"})
 """Label names that the monitor and Prometheus set themselves; no external label may use them."""
+
+# A search of all installed packages at each start, for code of others that would see what is
+# validated here. An unknown name would only leave the search in place.
+_loader._plugins = {}
 
 
 class Section(BaseModel):
     """A table of the configuration file."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True
+    )
 
 
 def from_text(parse: Callable[[str], object]) -> BeforeValidator:

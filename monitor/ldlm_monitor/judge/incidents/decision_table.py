@@ -79,7 +79,7 @@ class DecisionRule(BaseModel):
     may claim. Examples: sets of facts.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     rule: str
     when: dict[Asked, str | bool | tuple[str, ...]] = {}

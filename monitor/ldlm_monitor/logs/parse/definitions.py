@@ -33,7 +33,7 @@ PACKAGED = Path(__file__).parent / "data"  # the folder of the packaged definiti
 class DefinitionPart(BaseModel):
     """A part of a definition file; unknown keys are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class SampleExample(DefinitionPart):

@@ -105,7 +105,7 @@ class NumberSpec(BaseModel):
     and infinities mean a missing value.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     name: str = Field(validation_alias=AliasChoices("name", "group"))
     unit: str | None = None

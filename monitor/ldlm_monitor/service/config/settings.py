@@ -74,7 +74,7 @@ Model = TypeVar("Model", bound=Section)
 
 def with_receivers(model: type[Model]) -> type[Model]:
     """The model with a table for each kind of receivers, by its name."""
-    tables = {kind.table: (kind, kind()) for kind in RECEIVERS}
+    tables = {kind.table: (kind, kind.model_construct()) for kind in RECEIVERS}
     own = {"__base__": model, "__module__": model.__module__, "__doc__": model.__doc__}
     made: type[Model] = create_model(model.__name__, **own, **tables)  # type: ignore[call-overload]
     return made

@@ -81,7 +81,7 @@ class MessageReceiver(Receiver):
     `policy` says which alerts it gets, and when. With `draw`, set later, it may add pictures.
     """
 
-    policy: StreamPolicy = StreamPolicy()
+    policy: StreamPolicy = StreamPolicy.model_construct()
     draw: Draw | None = None
 
     def under(self, policy: StreamPolicy) -> Self:
