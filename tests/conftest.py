@@ -1,5 +1,6 @@
 """What every test gets: Hypothesis profiles, and a check that no thread outlives its test."""
 
+import gc
 import os
 import signal
 import tempfile
@@ -9,6 +10,10 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+# Until the tests are collected nothing is garbage, and what was collected never becomes it; yet it
+# would be searched for garbage, and at the end of each process five times.
+gc.disable()
 
 JOIN_SECONDS = 5.0
 SHARED = Path(__file__).resolve().parents[1] / "../shared"
@@ -22,9 +27,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
-# Compiled definitions are kept here, not in the home of who runs the tests.
-CACHE = tempfile.TemporaryDirectory(prefix="ldlm-monitor-cache-")
-os.environ["XDG_CACHE_HOME"] = CACHE.name
+# Compiled definitions are kept here, not in the home of who runs the tests, and once for all of
+# pytest's processes.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    CACHE = tempfile.TemporaryDirectory(prefix="ldlm-monitor-cache-")
+    os.environ["XDG_CACHE_HOME"] = CACHE.name
 
 # Every run tries a few examples of each property, since the runs are many; `just nightly` tries
 # enough to find what comes once in a hundred times.
@@ -66,6 +73,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         ordered += [*computing[:part], *among, *computing[part : part + rest]]
         del computing[: part + rest]
     items[:] = [*ordered, *computing]
+
+
+def pytest_collection_finish() -> None:
+    """Leave all that was collected out of the search for garbage."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

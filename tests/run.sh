@@ -6,17 +6,24 @@ cd "$(dirname "$0")/.."
 
 as_root=
 [ "$(id -u)" -eq 0 ] || as_root="sudo -n"
+install_prometheus() {
+    $as_root apt-get update -qq || true
+    # The programs are wanted; the service that comes with them must not start.
+    $as_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
+        apt-get install -y -qq --no-install-recommends prometheus prometheus-alertmanager \
+        >/dev/null ||
+        echo "tests/run.sh: no prometheus; tests that need it are skipped" >&2
+}
+prometheus=
 if ! { command -v promtool && command -v amtool; } >/dev/null 2>&1 &&
     command -v apt-get >/dev/null 2>&1; then
-    if $as_root true 2>/dev/null; then
-        $as_root apt-get update -qq || true
-        # The programs are wanted; the service that comes with them must not start.
-        $as_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
-            apt-get install -y -qq --no-install-recommends prometheus prometheus-alertmanager \
-            >/dev/null ||
-            echo "tests/run.sh: no prometheus; tests that need it are skipped" >&2
-    else
+    if ! $as_root true 2>/dev/null; then
         echo "tests/run.sh: as root: apt-get install prometheus prometheus-alertmanager" >&2
+    elif python3 -c 'import ensurepip, venv' 2>/dev/null; then
+        install_prometheus & # beside setup.sh, which then calls no apt-get itself
+        prometheus=$!
+    else
+        install_prometheus
     fi
 fi
 sh setup.sh dev
@@ -25,13 +32,23 @@ bin=.venv/bin
 # Modules are compiled when they are first imported, since most of torch's never are; so what was
 # compiled has to be kept.
 unset PYTHONDONTWRITEBYTECODE
+# All of pytest's processes would rewrite the asserts of all tests for themselves. Here one does,
+# while pip keeps the other core busy.
+"$bin/pytest" --collect-only -q >/dev/null 2>&1 &
+rewriting=$!
 pip_install() {
     "$bin/pip" install --quiet --no-compile --disable-pip-version-check "$@"
 }
 # The first torch that pip finds, so that a machine without a GPU may have a build without CUDA.
-pip_install --no-deps --require-hashes --requirement requirements/frameworks.txt &&
-    pip_install 'torch==2.13.0' ||
-    echo "tests/run.sh: no PyTorch or not all frameworks; tests that need them are skipped" >&2
+torch=torch==2.13.0 locked=requirements/frameworks.txt
+wanted="$torch $(cksum <"$locked")"
+if [ "$wanted" != "$(cat .venv/frameworks 2>/dev/null)" ]; then
+    if pip_install --no-deps --require-hashes --requirement "$locked" && pip_install "$torch"; then
+        echo "$wanted" >.venv/frameworks
+    else
+        echo "tests/run.sh: no PyTorch or not all frameworks; tests that need them are skipped" >&2
+    fi
+fi
 
 static=$(mktemp)
 sh tests/static.sh >"$static" 2>&1 &
@@ -39,6 +56,8 @@ checks=$!
 # The checks have mostly ended by then, and a failing command here would be the exit status.
 trap 'kill "$checks" 2>/dev/null || true; rm -f "$static"' EXIT
 
+wait "$rewriting" || true # what it says, the tests say again
+[ -z "$prometheus" ] || wait "$prometheus"
 failed=
 if [ $# -eq 0 ]; then
     # More than cores: many tests wait for a daemon, a training or a timeout.
