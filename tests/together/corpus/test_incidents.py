@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -13,23 +12,12 @@ from ldlm_monitor.service.config import Settings
 
 CORPUS = Path(__file__).resolve().parents[3] / "../shared/corpus"
 pytestmark = pytest.mark.shared
-LOGS = json.loads((CORPUS / "public/index.json").read_text()) if CORPUS.is_dir() else []
-HEALTHY = [
-    log["file"]
-    for log in LOGS
-    if not any(event["severity"] == "failure" for event in log["truth"]["events"])
-]
 
 
 def incidents(*paths: Path) -> tuple[IncidentView, ...]:
     played = Replay(Settings(files=tuple(map(str, paths)), companions=False))
     list(played.transitions())
     return played.snapshot().incidents
-
-
-@pytest.mark.parametrize("name", HEALTHY)
-def test_a_healthy_log_has_no_incident(name: str) -> None:
-    assert incidents(CORPUS / "public" / name) == ()
 
 
 @pytest.mark.parametrize(

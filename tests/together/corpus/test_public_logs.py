@@ -18,19 +18,25 @@ HEALTHY = [
 ]
 
 
-def alerts(path: Path) -> list[tuple[str, str | None]]:
-    """Alert and rank of every firing of severity error or critical, the log on its own."""
-    played = Replay(Settings(files=(str(path),), companions=False)).transitions()
+def replay(path: Path) -> Replay:
+    """The log on its own."""
+    return Replay(Settings(files=(str(path),), companions=False))
+
+
+def alerts(played: Replay) -> list[tuple[str, str | None]]:
+    """Alert and rank of every firing of severity error or critical."""
     return [
         (transition.alert, transition.labels.get("rank"))
-        for transition in played
+        for transition in played.transitions()
         if transition.state == "firing" and transition.labels["severity"] in ("error", "critical")
     ]
 
 
 @pytest.mark.parametrize("name", HEALTHY)
-def test_a_healthy_log_raises_nothing_serious(name: str) -> None:
-    assert alerts(CORPUS / "public" / name) == []
+def test_a_healthy_log_raises_nothing_serious_and_has_no_incident(name: str) -> None:
+    played = replay(CORPUS / "public" / name)
+    assert alerts(played) == []
+    assert played.snapshot().incidents == ()
 
 
 @pytest.mark.parametrize(
@@ -45,4 +51,4 @@ def test_a_healthy_log_raises_nothing_serious(name: str) -> None:
 def test_a_failure_is_told_with_the_rank_that_caused_it(
     name: str, expected: list[tuple[str, str | None]]
 ) -> None:
-    assert alerts(CORPUS / name) == expected
+    assert alerts(replay(CORPUS / name)) == expected
