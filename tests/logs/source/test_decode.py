@@ -25,7 +25,8 @@ from ldlm_monitor.logs.source.log_parts import LogReader
 from ldlm_monitor.logs.source.notices import Journal
 from ldlm_monitor.logs.source.split import Splitter, split
 
-TEXT = b"".join(b"step %d loss %.4f\n" % (n, random.Random(n).random()) for n in range(60_000))
+NUMBERS = random.Random(0)
+TEXT = b"".join(b"step %d loss %.4f\n" % (n, NUMBERS.random()) for n in range(60_000))
 """Over a MiB: more than is read, decoded or kept at once."""
 SOME = b"".join(TEXT.splitlines(keepends=True)[:200])
 
