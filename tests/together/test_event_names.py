@@ -9,22 +9,10 @@ PACKAGE = Path(__file__).parents[2] / "monitor/ldlm_monitor"
 WORDS = {"error", "warning", "config", "results"}
 """Kinds that are also severities, and usual names of folders and keys."""
 NAMED = {
-    # Made by readers of rows and bars
-    "eval_started": "a bar of an evaluation begins; a reaction asks whether any came",
-    "eval_finished": "a bar of an evaluation ends",
-    "run_started": "a callback's and W&B's first row",
-    "run_resumed": "a bar of skipped batches",
-    "run_finished": "a callback's and W&B's last row, a bar that is full",
-    "python_exception": "a row of a failed end, a table's row without a kind",
-    "elastic_worker_failed": "W&B's exit code, a zombie that a look at the host found",
-    # Made by looks at hosts, which later looks at a run compare
-    "exit_without_error": "no process writes the log",
-    "log_silence": "the processes of a run that takes no step",
-    "stack_dump": "what a rank does, which is a title's verb",
-    "fr_dump": "a flight record, which shows who dumped one",
-    "ras_status": "NCCL's own status",
-    "host_oom_kill": "a control group's counter",
+    "stack_dump": "the type of a callback's row; what a rank does, which is a title's verb",
     # Made of what other events show together
+    "python_exception": "a row of torchelastic's table without a kind",
+    "elastic_worker_failed": "a row of the table, a zombie that a look at the host found",
     "hang_no_progress": "an alert without a line",
     "rank_hang": "a rank's silence",
     "collective_mismatch": "timeouts of different collectives",
@@ -38,10 +26,11 @@ NAMED = {
 
 def kinds() -> set[str]:
     found: set[str] = set()
-    for path in (PACKAGE / "logs/parse/data").glob("*/*.yml"):
+    for path in (PACKAGE / "logs/parse/data").rglob("*.yml"):
         given = yaml.safe_load(path.read_text(encoding="utf-8"))
         found |= {*given.get("meanings", ())}
-        for event in given.get("events", ()):
+        events = given.get("events", ())
+        for event in events.values() if isinstance(events, dict) else events:
             found |= {event["kind"], *(each["kind"] for each in event.get("also", ()))}
     return found
 

@@ -30,6 +30,7 @@ Word: TypeAlias = Literal[
     "silence",  # a look at the processes of a run that takes no step
     "saved",  # a checkpoint is complete
     "finding",  # evidence on why a run takes no step
+    "flight record",  # of what a process's collectives did, in the file that its field `path` names
     "hint",  # opens no incident, but is all that some logs say of their end
     "forced",  # a launcher kills a process that ignored SIGTERM
     "names group",  # follows a timeout with the process group of its collective
@@ -89,6 +90,16 @@ class Meaning:
     def finds_nobody(self) -> bool:
         """Whether a look at the host found that no process writes the log any more."""
         return {"finding", "left"} <= self.words
+
+    @property
+    def finds_no_memory(self) -> bool:
+        """Whether the host's kernel killed a process for its memory."""
+        return self.fault == "memory" and "finding" in self.words
+
+    @property
+    def begins_evaluation(self) -> bool:
+        """Whether an evaluation is announced, whose end the next step or another event shows."""
+        return self.pause == ("evaluating", "evaluating")
 
 
 NOTHING: Final = Meaning()

@@ -161,3 +161,31 @@ def test_pids_are_bounded_and_those_of_a_restart_replace_the_old_ones() -> None:
     assert found.pids[0] == ("gpu01", 77)
     assert found.pids[1] == ("gpu01", 1)
     assert len(found.pids) == 4096
+
+
+def test_flight_records_are_looked_for_where_lines_say_that_they_were_written() -> None:
+    found = Findings(Lifecycle(0.0, Stall(), Position("train.log", 1, 0)))
+    found.add(replace(MISSING, rank=1))  # what a probe read of them has no path
+    found.add(replace(event("stack_dump", path="/tmp/stacks"), rank=1))
+    assert found.dumps == {}
+    for rank in range(5000):
+        found.add(replace(event("fr_dump", path=f"/tmp/nccl_{rank}"), rank=rank))
+    assert (found.dumps[7], len(found.dumps)) == ("/tmp/nccl_7", 4096)
+
+
+def test_what_was_found_of_collectives_and_memory_stands_beside_the_logged_end() -> None:
+    own = event("my_record", "rank 3 is missing", meaning={"accuses": "missing", "is": "finding"})
+    for finding, said in (
+        (OOM, "out of memory: the kernel killed 1"),
+        (MISSING, "rank 2 did not join it"),
+        (event("ras_status", "RAS: rank 4 is lost", dead=[4]), "RAS: rank 4 is lost"),
+        (own, "rank 3 is missing"),
+    ):
+        life = Lifecycle(0.0, Stall(), Position("train.log", 1, 0))
+        findings = Findings(life)
+        life.observe_event(FAILED, 1.0)
+        findings.add(finding)
+        life.tick(4000.0)
+        assert str(findings.verdict(41, 100)) == f"crashed: ValueError: bad batch; {said}"
+    findings.add(event("stack_dump", "rank 1 is in fetch", accused=True))
+    assert "fetch" not in str(findings.verdict(41, 100))  # a look at stacks is no record

@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from ldlm_monitor.base.names import SEVERITIES
 from ldlm_monitor.logs.parse import Parser, definitions
 from ldlm_monitor.logs.parse.coverage import try_examples
+from ldlm_monitor.logs.parse.definitions import KindMeaning
+from ldlm_monitor.logs.parse.made_events import Seen, made_event
 from ldlm_monitor.logs.parse.meanings import meaning_of_kind
 
-RECOGNISED = [each for each in definitions.packaged_files() if each.stem != "made"]
-"""The files with patterns; the other one says what kinds mean that Python makes."""
-
-
 def test_what_kinds_mean_is_read_whole_though_only_the_heads_of_the_files_are() -> None:
-    for path in definitions.packaged_files():
-        for kind, said in definitions.load(path).meanings.items():
+    made = definitions.document(definitions.PACKAGED / "made.yml")["meanings"]
+    read = [definitions.load(path).meanings for path in definitions.packaged_files()]
+    for meanings in (*read, {kind: KindMeaning.model_validate(made[kind]) for kind in made}):
+        for kind, said in meanings.items():
             found = meaning_of_kind(kind)
             assert found.words == {*said.words}, kind
             assert (found.fault, found.counts, found.lasts) == (said.fault, said.counts, said.lasts)
 
 
-@pytest.mark.parametrize("path", RECOGNISED, ids=lambda path: path.stem)
+def test_whatever_readers_and_looks_at_hosts_see_makes_an_event_of_a_family_and_role() -> None:
+    families = {definitions.load(path).family for path in definitions.packaged_files()}
+    made = [made_event(seen) for seen in get_args(Seen)]
+    assert {each.role for each in made} <= {*get_args(definitions.Role)}
+    assert {each.family for each in made} <= families
+    assert {each.severity for each in made} <= {*SEVERITIES}
+
+
+@pytest.mark.parametrize("path", definitions.packaged_files(), ids=lambda path: path.stem)
 def test_the_examples_of_a_definition_file_give_exactly_what_is_beside_them(path: Path) -> None:
     trial = try_examples(path, definitions.load(path), Parser())
     assert trial.failures == []

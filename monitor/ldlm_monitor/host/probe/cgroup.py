@@ -70,11 +70,8 @@ def _event(case: ProbeCandidate, rank: int | None, group: MemoryGroup, kills: in
     limit = "" if group.limit is None else f" (limit {group.limit >> 20} MiB)"
     return host_events.event(
         case,
-        "host_oom_kill",
-        "critical",
+        "memory kill",
         f"the kernel killed {killed} of the control group {group.path.name}{limit} to free memory",
-        family="host",
-        role="root",
         rank=rank,
         cgroup=str(group.path),
         kills=kills,

@@ -237,10 +237,8 @@ def _event(case: ProbeCandidate, finding: Finding, dumps: int, unread: Collectio
     accused = finding.missing or finding.mismatched
     return host_events.event(
         case,
-        "fr_dump",
-        "warning",
+        "flight records",
         describe(finding),
-        family="nccl_torch",
         missing_ranks=host_events.listed(finding.missing),
         mismatched_ranks=host_events.listed(finding.mismatched),
         waiting_ranks=host_events.listed(finding.waiting),

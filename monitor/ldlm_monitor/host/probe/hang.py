@@ -121,10 +121,8 @@ def _event(
     message += f"; {why[1]}" if is_accused and place and why[1] else ""
     return host_events.event(
         case,
-        "stack_dump",
-        "info",
+        "stacks",
         message,
-        family="process",
         rank=page.rank,
         pid=page.pid,
         host=page.host,

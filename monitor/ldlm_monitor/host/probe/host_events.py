@@ -4,10 +4,10 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from ldlm_monitor.base.names import Severity
 from ldlm_monitor.base.records import Event, FieldValue, Scalar
 from ldlm_monitor.host.probe.process import TICKS, Scan, link
 from ldlm_monitor.judge.run.verdict import RELAY_CORES, ProbeCandidate
+from ldlm_monitor.logs.parse.made_events import Seen, made_event
 from ldlm_monitor.logs.source.file_system import read_mounts
 
 MAX_SHOWN = 64  # processes in an event: more than a host has ranks, and some KiB
@@ -23,23 +23,20 @@ def folders(case: ProbeCandidate) -> set[Path]:
 
 def event(
     case: ProbeCandidate,
-    kind: str,
-    severity: Severity,
+    seen: Seen,
     message: str,
-    *,
-    family: str,
-    role: str = "evidence",
     rank: int | None = None,
     **fields: FieldValue,
 ) -> Event:
-    """An event at the run's last step; `role`: root, evidence or context; `family`: as `nccl`."""
+    """The event of something seen, at the run's last step."""
+    known = made_event(seen)
     return Event(
-        kind=kind,
-        severity=severity,
+        kind=known.kind,
+        severity=known.severity,
         run=case.run,
         rank=rank,
         message=message[:MAX_MESSAGE],
-        fields={**fields, "probe": True, "family": family, "role": role},
+        fields={**fields, "probe": True, "family": known.family, "role": known.role},
         position=case.position,
     )
 
@@ -79,7 +76,7 @@ def nobody_writes(case: ProbeCandidate, seen: Scan) -> Event | None:
         if computed and each.status is None and _owner(pid, seen) in owners:
             return None
     what = "no process of this host writes its log"
-    return event(case, "exit_without_error", "info", what, family="progress", alive=0)
+    return event(case, "processes gone", what, alive=0)
 
 
 def _owner(pid: int, seen: Scan) -> int | None:

@@ -212,11 +212,8 @@ def event_of(case: ProbeCandidate, suspects: Sequence[Suspect]) -> Event:
     processes: list[dict[str, Scalar]] = [asdict(each) for each in suspects if each.pid is not None]
     return host_events.event(
         case,
-        "ras_status",
-        "warning" if suspects else "info",
+        "ranks lost by NCCL" if suspects else "no rank lost by NCCL",
         describe(suspects),
-        family="nccl",
-        role="evidence" if suspects else "context",
         processes=processes[: host_events.MAX_SHOWN],
         **fields,
     )

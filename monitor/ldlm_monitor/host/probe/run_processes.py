@@ -82,10 +82,8 @@ def processes_event(case: ProbeCandidate, looks: Collection[dict[str, Scalar]]) 
         counts.setdefault(look["state"], []).append(look)
     return host_events.event(
         case,
-        "exit_without_error" if gone else "log_silence",
-        "info",
+        "processes gone" if gone else "silent processes",
         ", ".join(f"{_who(found)} {state}" for state, found in counts.items()),
-        family="progress",
         processes=ordered[: host_events.MAX_SHOWN],
         alive=len(looks) - gone,
     )

@@ -14,6 +14,7 @@ from ldlm_monitor.base.errors import UsageError
 from ldlm_monitor.base.incident_view import DecisionView
 from ldlm_monitor.base.snapshot import AlertView, RunView, Snapshot
 from ldlm_monitor.base.text.format import duration
+from ldlm_monitor.logs.parse.meanings import meaning_of_kind
 from ldlm_promrules.durations import parse_duration
 
 FAILURES: Final[Mapping[str, frozenset[str]]] = {
@@ -236,7 +237,8 @@ def _may_evaluate(alert: AlertView, run: RunView, now: float) -> bool:
 
     Where its processes are seen, one of them computes in it.
     """
-    if alert.name != "TrainingStalled" or run.step is None or run.event_counts.get("eval_started"):
+    announced = any(meaning_of_kind(kind).begins_evaluation for kind in run.event_counts)
+    if alert.name != "TrainingStalled" or run.step is None or announced:
         return False
     may_compute = run.verdict is None or run.verdict.computes
     return may_compute and now - (run.last_progress_at or now) < FIRST_PAUSE

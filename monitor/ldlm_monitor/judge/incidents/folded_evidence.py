@@ -222,7 +222,7 @@ class Evidence:
             facts.timed_out = True
             facts.waited.add(clue.kind)
             self._note_wait(rank, clue)
-        elif clue.kind == "fr_dump":
+        elif "flight record" in clue.meaning.words:
             facts.dumped = facts.dumped or "timed out" not in clue.message
         own = clue.role == "root" and tier_of(clue) is Tier.LOCAL
         if own and (facts.failed is None or clue.order < facts.failed.order):

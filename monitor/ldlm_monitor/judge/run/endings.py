@@ -11,7 +11,6 @@ from ldlm_monitor.judge.run.run_states import ENDS, MOVES
 from ldlm_monitor.logs.parse.meanings import meaning_of, meaning_of_kind
 
 _TABLE = "elastic_failure_table"  # kind of the table in which torchrun lists its failed workers
-OOM_KILL = "host_oom_kill"  # kind of a process that the host's kernel killed for its memory
 _TERMINATION_SIGNALS = (-15, -2)  # exit codes of workers to which torchrun sent SIGTERM or SIGINT
 
 
@@ -219,7 +218,7 @@ class EndingTracker:
         caught = max(LOGGED_SECONDS, LATE * patience)  # until one that may be is an end
         if logged and self.assumed is not None and self.assumed.evidence.fields.get("logged"):
             self.assumed = None  # the program caught the one before, too, and went on
-        self.out_of_memory = self.out_of_memory or event.kind == OOM_KILL
+        self.out_of_memory = self.out_of_memory or meaning_of(event).finds_no_memory
         if is_kill(event):
             if phase not in MOVES["kill"].leaves:
                 return

@@ -211,7 +211,7 @@ class Lifecycle:
                 self._end("finished", at)
         elif meaning.pause is not None:
             # A log that announces checkpoints need not announce evaluations.
-            self._announces_phases |= meaning.pause == ("evaluating", "evaluating")
+            self._announces_phases |= meaning.begins_evaluation
             if not self.ended:
                 self._paused_by, phase = meaning.pause
                 self._move(PAUSES[phase], at)

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast
 
+from ldlm_monitor.base.meaning import Meaning
 from ldlm_monitor.base.records import Event, FieldValue, Position
 from ldlm_monitor.base.snapshot import VerdictView
 from ldlm_monitor.base.text.format import signal_name
 from ldlm_monitor.judge.run.endings import (
-    OOM_KILL,
     ProcessLook,
     is_abort,
     is_fatal,
@@ -35,7 +35,6 @@ MAX_REASONS = 4  # most reasons of a verdict. A choice: more make an alert's lin
 _SHOWN_PROCESSES = 3  # processes that a reason names. A choice: more make its line hard to read
 _End: TypeAlias = Literal["finished", "crashed", "killed", "ended"]  # states of a run that is over
 _SHOWN_STACKS = 2  # stacks in a verdict. A choice: one waits and one differs; most repeat these
-_REPORTS = ("fr_dump", "ras_status")  # kinds of what NCCL itself recorded, and its service reports
 _STACKS = "stack_dump"  # kind of what a process does
 
 
@@ -78,7 +77,7 @@ def _of_the_gone(
     gone: Sequence[ProcessLook], events: Sequence[Event], *, complete: bool, alone: bool
 ) -> VerdictView:
     """The verdict where processes are gone; `alone`: others of the run live on."""
-    killed = next((each for each in events if each.kind == OOM_KILL), None)
+    killed = next((each for each in events if meaning_of(each).finds_no_memory), None)
     word = state_of_gone(gone, out_of_memory=killed is not None)
     if word == "ended":
         word = "finished" if complete else "killed" if alone else word
@@ -121,11 +120,17 @@ def _status(look: ProcessLook) -> int:
 
 
 def _of_collectives(events: Iterable[Event]) -> Iterator[str]:
-    """Messages of probes that found something; those that name a missing rank come first."""
-    found = [each for each in events if each.kind in _REPORTS]
+    """What probes learned of NCCL about ranks; what names a missing rank comes first."""
+    found = [each for each in events if _is_of_collectives(meaning_of(each))]
     for event in sorted(found, key=lambda each: not each.fields.get("missing_ranks")):
         if event.fields.get("probe") and event.fields.get("role") != "context":
             yield event.message
+
+
+def _is_of_collectives(meaning: Meaning) -> bool:
+    """Whether ranks are missing by what was recorded of collectives, not by a look at stacks."""
+    accuses = meaning.accuses
+    return accuses is not None and accuses.how == "missing" and "look" not in meaning.words
 
 
 def _of_stacks(dumps: Mapping[int | None, Event]) -> Iterator[str]:
@@ -235,13 +240,14 @@ class Findings:
 
     def add(self, event: Event) -> None:
         """Keep an event that is evidence, or that has the path of a flight recorder dump."""
-        if "finding" in meaning_of(event).words or is_fatal(event) or is_abort(event):
+        words = meaning_of(event).words
+        if "finding" in words or is_fatal(event) or is_abort(event):
             if self._since != self._life.last_progress_at:
                 self._found.clear()
                 self._since = self._life.last_progress_at
             self._found.append(event)
-        path = event.fields.get("path")
-        if event.kind == _REPORTS[0] and isinstance(path, str) and len(self.dumps) < _MAX_RANKS:
+        path = event.fields.get("path") if "flight record" in words else None
+        if isinstance(path, str) and len(self.dumps) < _MAX_RANKS:
             self.dumps[event.rank] = path
 
     def verdict(self, step: int | None, total: int | None) -> VerdictView | None:
@@ -261,6 +267,10 @@ class Findings:
         if life.state == "ended" and (found := verdict(self._found)) is not None:
             of = f" of {total:,}" if total else ""
             logged = [*([] if step is None else [f"stopped at step {step:,}{of}"]), *found.reasons]
-        killed = [f"out of memory: {e.message}" for e in self._found if e.kind == OOM_KILL]
+        killed = [
+            f"out of memory: {each.message}"
+            for each in self._found
+            if meaning_of(each).finds_no_memory
+        ]
         reasons = [*logged, *killed, *_of_collectives(self._found)]
         return VerdictView(word=cast("_End", life.state), reasons=tuple(reasons[:MAX_REASONS]))

@@ -18,6 +18,7 @@ from ldlm_monitor.logs.parse.envelope import Envelope, peel
 from ldlm_monitor.logs.parse.event_rules import RecordPlace, text_of
 from ldlm_monitor.logs.parse.free_fields import read_fields
 from ldlm_monitor.logs.parse.line_rules import AS_PRINTED, read_number, whole
+from ldlm_monitor.logs.parse.made_events import Seen
 from ldlm_monitor.logs.parse.metric_like import shape_of
 from ldlm_monitor.logs.parse.numbers import Numbers
 from ldlm_monitor.logs.parse.patterns import NumberSpec, Pattern, quantity
@@ -248,9 +249,9 @@ class BarRecords:
     def records(self, bar: BarReading, place: RecordPlace, text: bytes) -> list[Record]:
         """The lifecycle events and the sample of a bar, which is at the start of `text`."""
         found: list[Record] = []
-        for kind in self._changes(bar):
+        for change in self._changes(bar):
             total: dict[str, FieldValue] = {"total": bar.total} if bar.total else {}
-            found.append(place.lifecycle(kind, text_of(text[: bar.end]), total))
+            found.append(place.made(change, text_of(text[: bar.end]), total))
         sample = _sample(bar, place)
         peeked, self._peeked = self._peeked, (-1, "")
         again = peeked[0] == place.offset and peeked[1] == repr(sample)
@@ -267,30 +268,30 @@ class BarRecords:
         self._peeked = shown
         return [sample]
 
-    def _changes(self, bar: BarReading) -> list[str]:
+    def _changes(self, bar: BarReading) -> list[Seen]:
         before, self._phase = self._phase, bar.phase
         last, self._step = self._step, bar.step
         done = bar.total is not None and bar.step >= bar.total
         if bar.phase == "skip":
-            return ["run_resumed"] if before != "skip" else []
+            return ["skipping begins"] if before != "skip" else []
         again = bar.phase == before == "eval" and bar.step < last
-        kinds: list[str] = []
+        changes: list[Seen] = []
         if (again or bar.phase != "eval") and not self._evaluated:
-            kinds.append("eval_finished")
+            changes.append("evaluation ends")
         if bar.phase != "eval":
             self._evaluated = True
             finished = done and bar.phase == "train"
             if finished and not self._finished:
-                kinds.append("run_finished")
+                changes.append("run completes")
             self._finished = finished
-            return kinds
+            return changes
         if before != "eval" or again:
-            kinds.append("eval_started")
+            changes.append("evaluation begins")
             self._evaluated = False
         if done and not self._evaluated:
-            kinds.append("eval_finished")
+            changes.append("evaluation ends")
             self._evaluated = True
-        return kinds
+        return changes
 
 
 def _sample(bar: BarReading, place: RecordPlace) -> Record | None:

@@ -18,6 +18,7 @@ from ldlm_monitor.base.records import (
 )
 from ldlm_monitor.base.text.format import signal_name
 from ldlm_monitor.logs.parse import definitions
+from ldlm_monitor.logs.parse.made_events import Seen, made_event
 from ldlm_monitor.logs.parse.meanings import CarriedMeaning
 from ldlm_monitor.logs.parse.patterns import Pattern, PatternMatch, number, quantity
 
@@ -78,11 +79,12 @@ class RecordPlace:
             position=self.position,
         )
 
-    def lifecycle(
-        self, kind: str, message: str, fields: dict[str, FieldValue] | None = None
-    ) -> Event:
-        """An event of the run's life, such as `run_started`."""
-        return self.event(kind, "info", message, "progress", fields, family="progress")
+    def made(self, seen: Seen, message: str, fields: dict[str, FieldValue] | None = None) -> Event:
+        """The event of something seen at this place."""
+        known = made_event(seen)
+        return self.event(
+            known.kind, known.severity, message, known.role, fields, family=known.family
+        )
 
     def sample(
         self, values: dict[str, float], step: int | None, epoch: float | None, source: SampleSource

@@ -150,7 +150,7 @@ def _logged(row: dict[str, Any], place: RecordPlace) -> list[Record]:
     message = next((row[key] for key in _MESSAGES if isinstance(row.get(key), str)), "")
     if level.lower() not in _ERRORS or not message:
         return []
-    return [place.event("error", "error", message[:_MAX_TEXT], "context")]
+    return [place.made("error", message[:_MAX_TEXT])]
 
 
 def _add(values: dict[str, float], key: str, value: object) -> None:
@@ -176,29 +176,27 @@ def _health(kind: str, row: dict[str, Any], place: RecordPlace) -> list[Record]:
     if kind == "end":
         return _end(rest, place)
     if kind == "stack_dump":
-        return [place.event(kind, "info", "stack dump", "evidence", _fields(rest))]
+        return [place.made("stacks", "stack dump", _fields(rest))]
     return _event(rest, place)
 
 
 def _run(row: dict[str, Any], place: RecordPlace) -> list[Record]:
     config = row.pop("config", None)
     message = f"run {row.get('run', '')} started"
-    found: list[Record] = [place.lifecycle("run_started", message, _fields(row))]
+    found: list[Record] = [place.made("run begins", message, _fields(row))]
     if isinstance(config, dict) and config:
-        settings = _fields(config)
-        found += [place.event("config", "info", "config", "context", settings, family="progress")]
+        found.append(place.made("settings", "config", _fields(config)))
     return found
 
 
 def _end(row: dict[str, Any], place: RecordPlace) -> list[Record]:
     fields = _fields(row)
     if row.get("status") == "finished":
-        return [place.lifecycle("run_finished", "finished", fields)]
+        return [place.made("run completes", "finished", fields)]
     message = _text(row.get("error")) or "the run failed"
     # A consequence of something else: a signal was sent, or another rank closed the connection.
     followed = "signal" in row or any(words in message for words in _PEER_IS_GONE)
-    role = "victim" if followed else "root"
-    return [place.event("python_exception", "error", message, role, fields)]
+    return [place.made("peer's failure" if followed else "run fails", message, fields)]
 
 
 def _event(row: dict[str, Any], place: RecordPlace) -> list[Record]:

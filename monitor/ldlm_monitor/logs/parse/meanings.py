@@ -17,7 +17,12 @@ from pydantic import ValidationError
 from ldlm_monitor.base.meaning import NOTHING, AccusingKind, Cause, Meaning
 from ldlm_monitor.base.records import Event, FieldValue, Scalar
 from ldlm_monitor.base.text.yaml_loader import YAML_LOADER
-from ldlm_monitor.logs.parse.definitions import KindMeaning, MeaningKeys, packaged_files
+from ldlm_monitor.logs.parse.definitions import (
+    PACKAGED,
+    KindMeaning,
+    MeaningKeys,
+    packaged_files,
+)
 
 CAUSE_ROLES: Final = frozenset({"root", "evidence"})  # roles of events that can be a cause
 _BY_FAMILY: Final[Mapping[str, Cause]] = {
@@ -139,7 +144,8 @@ def _meaning(kind: _Kind, family: str, role: str) -> Meaning:
 @cache
 def _packaged() -> Mapping[str, _Kind]:
     """The kinds of the packaged files: of each file its part before the events alone."""
-    heads = (path.read_bytes().partition(b"\nevents:")[0] for path in packaged_files())
+    paths = (*packaged_files(), PACKAGED / "made.yml")
+    heads = (path.read_bytes().partition(b"\nevents:")[0] for path in paths)
     found: dict[str, _Kind] = {}
     for head in heads:
         if b"\nmeanings:" in head:

@@ -201,10 +201,9 @@ def _exit(content: bytes, place: RecordPlace) -> Record:
     code = value if isinstance(value, int) else 0
     code -= 1 << 64 if code >= 1 << 63 else 0  # a negative int32 is a varint of 64 bits
     if code == 0:
-        return place.lifecycle("run_finished", "exit code 0")
+        return place.made("run completes", "exit code 0")
     fields: dict[str, FieldValue] = {"exitcode": code, "launcher": "wandb"}
-    kind, family, role = "elastic_worker_failed", "elastic", "death"
-    if code == _INTERRUPTED:
-        kind, family, role = "python_exception", "process", "root"
+    interrupted = code == _INTERRUPTED
+    if interrupted:
         fields["exc_type"] = "KeyboardInterrupt"
-    return place.event(kind, "error", f"exit code {code}", role, fields, family=family)
+    return place.made("run fails" if interrupted else "exit code", f"exit code {code}", fields)
