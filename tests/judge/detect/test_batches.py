@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,8 +11,12 @@ from hypothesis import strategies as st
 from ldlm_monitor.judge.detect import detectors
 from ldlm_monitor.judge.detect.detector import Detector
 from ldlm_monitor.judge.detect.throughput import ThroughputDetector
+from ldlm_monitor.logs.parse.vocabulary import is_metric
+from tests.extending_page import example
 
-DETECTORS = (*detectors.DETECTORS, ThroughputDetector)
+SHOWN: dict[str, Any] = {}
+exec(example("A detector and its alert"), SHOWN)
+DETECTORS = (*detectors.DETECTORS, ThroughputDetector, SHOWN["AccuracyDetector"])
 values = st.one_of(
     st.floats(0.1, 10), st.sampled_from([0.0, 2.5, 1e30, float("nan"), float("inf"), -1.0])
 )
@@ -47,3 +52,12 @@ def test_numbers_of_three_hundred_digits_do_not_raise(make: Callable[[], Detecto
     detector = make()
     detector.update([1e-10] * 500 + [1e300] * 20)
     assert not any(math.isnan(value) for _, value in detector.measures())
+
+
+def test_the_detector_that_the_page_on_extending_shows_measures_what_it_says() -> None:
+    detector = SHOWN["AccuracyDetector"]()
+    detector.update([0.5] * 49)
+    assert dict(detector.measures()) == {}
+    detector.update([0.8, float("nan"), *[0.6] * 49])
+    assert dict(detector.measures()) == {"accuracy_lost_ratio": pytest.approx(0.25)}
+    assert is_metric(detector.quantity)

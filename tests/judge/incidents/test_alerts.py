@@ -30,16 +30,16 @@ class Book:
         )  # fmt: skip
         self.incidents.take(found, at)
 
-    def alert(
-        self, name: str, at: float = AT, severity: str = "critical", **change: object
-    ) -> None:
+    def alert(self, name: str, at: float = AT, severity: str = "critical", **change: object) -> str:
         labels = {"run": "r", "severity": severity, **change.pop("labels", {})}  # type: ignore[dict-item]
         found = {
             "time": at, "alert": name, "state": "firing", "previous": "inactive", "reason": "",
             "labels": labels, "annotations": {"summary": f"r: {name} holds"}, "value": 1.0,
             "active_at": at, **change,
         }  # fmt: skip
-        self.incidents.take_alert(Transition(**found), at)  # type: ignore[arg-type]
+        transition = Transition(**found)  # type: ignore[arg-type]
+        self.incidents.take_alert(transition, at)
+        return transition.key
 
     def views(self, at: float = AT + 1) -> tuple[IncidentView, ...]:
         return self.incidents.views(at)
@@ -87,8 +87,9 @@ def test_of_alerts_without_a_line_each_rank_counts_once() -> None:
 )
 def test_other_alerts_open_no_incident(name: str, change: dict[str, object]) -> None:
     book = Book()
-    book.alert(name, **change)  # type: ignore[arg-type]
+    key = book.alert(name, **change)  # type: ignore[arg-type]
     assert book.views() == ()
+    assert book.incidents.answer("r", key, AT) is None
 
 
 def test_an_alert_joins_an_incident_while_it_is_open_and_shortly_after() -> None:

@@ -14,6 +14,7 @@ from ldlm_monitor.logs.parse.definitions import KindMeaning
 from ldlm_monitor.logs.parse.made_events import Seen, made_event
 from ldlm_monitor.logs.parse.meanings import meaning_of_kind
 
+
 def test_what_kinds_mean_is_read_whole_though_only_the_heads_of_the_files_are() -> None:
     made = definitions.document(definitions.PACKAGED / "made.yml")["meanings"]
     read = [definitions.load(path).meanings for path in definitions.packaged_files()]

@@ -11,64 +11,10 @@ import pytest
 
 from ldlm_monitor.service.config import Settings
 from ldlm_monitor.service.notify.receivers import RECEIVERS
+from tests.extending_page import example
 from tests.service.extended import Extended
 
-PAGER = '''
-"""Pagers, each by its number, behind one gateway."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from pydantic import Field
-
-from ldlm_monitor.base.setting_types import SecretUrl, UserPath
-from ldlm_monitor.service.notify.policy import Policy
-from ldlm_monitor.service.notify.receiver import MessageReceiver, ReceiverSettings
-from ldlm_monitor.service.state.secret_files import URL, secret_of
-
-if TYPE_CHECKING:
-    from ldlm_monitor.service.notify.message import Message, Receipt
-
-
-class Pager(ReceiverSettings, Policy):
-    """Who is paged."""
-
-    table = "pager"
-    how = "pager.url_file"
-    url: SecretUrl | None = Field(default=None, examples=["https://example.org/pages"])
-    """The gateway. A secret: refused in the configuration file."""
-    url_file: UserPath | None = Field(default=None, examples=["pager.url"])
-    """A file that holds that URL."""
-    numbers: tuple[int, ...] = Field(default=(1,), examples=[[117]])
-    """Whom."""
-
-    def receivers(self) -> Iterator[MessageReceiver]:
-        """A pager for each number."""
-        if url := secret_of(self.url_file, "pager.url_file", URL, self.url):
-            for number in self.numbers:
-                yield PagerSender(url, number).under(self)
-
-
-class PagerSender(MessageReceiver):
-    """One pager."""
-
-    def __init__(self, url: str, number: int) -> None:
-        self.name = f"pager {number}"
-        self._url = f"{url}/{number}"
-
-    def send(self, message: Message) -> Receipt:
-        """Send the summary of the worst alert."""
-        from urllib.request import Request
-
-        from ldlm_monitor.service.notify.http_client import deliver
-        from ldlm_monitor.service.notify.message import Receipt
-
-        text = f"{message.lead.alert}: {message.lead.summary}"
-        deliver(Request(self._url, text.encode(), method="POST"), "pager ")
-        return Receipt()
-'''
+PAGER = example("A receiver")
 LOG = "step 1 loss 2.0\nstep 2 loss 1.9\nstep 3 loss 1.8\nstep 4 loss nan\nstep 5 loss nan\n"
 PATIENCE = 60.0
 

@@ -95,7 +95,7 @@ class Incidents:
         """Process a change of an alert at `at`: a firing alert joins or opens an incident."""
         name = transition.labels.get("run")
         severity = transition.labels.get("severity", "")
-        if not name or severity in ("", "none", "info") or transition.state == "pending":
+        if not name or severity in ("", "none", "info"):
             return
         run = self._runs.get(name)
         if transition.state != "firing":

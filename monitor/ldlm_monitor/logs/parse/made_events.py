@@ -1,6 +1,6 @@
 """Events that no pattern recognises: what readers of rows and bars, and looks at hosts, make.
 
-Whoever makes one says what was seen; its kind, family, severity and role are data
+The code that makes one says what was seen; its kind, family, severity and role are data
 (`data/made.yml`), beside what the kinds mean.
 """
 
