@@ -96,6 +96,8 @@ def test_an_alert_joins_an_incident_while_it_is_open_and_shortly_after() -> None
     book = Book()
     book.event("cuda_error", severity="critical")
     book.alert("LossSpike", AT + 5, "warning")
+    book.alert("TrainingEnded", AT + 6, "info")
+    book.alert("Watchdog", AT + 6, "none")
     book.facts = RunFacts(last_progress_at=AT + 2 * WENT_ON_SECONDS)
     near, late = AT + ATTACH_SECONDS, AT + ATTACH_SECONDS + 1
     book.alert("GradientSpike", near, "warning")
