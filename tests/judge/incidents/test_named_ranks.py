@@ -1,0 +1,146 @@
+"""Which rank is named where several report: by comparing what they say, and when."""
+
+from __future__ import annotations
+
+import pytest
+
+from ldlm_monitor.base.incident_view import IncidentView
+from tests.judge.incidents.book import AT, Book
+
+
+def of(*events: dict[str, object], **facts: object) -> IncidentView:
+    """The incident of a crashed run whose ranks logged these events."""
+    book = Book(state="crashed", ended_at=AT + 30, **facts)
+    for number, each in enumerate(events):
+        given = {"severity": "critical", "at": AT + number / 100, **each}
+        book.event(str(given.pop("kind")), **given)  # type: ignore[arg-type]
+    (incident,) = book.views(AT + 60)
+    return incident
+
+
+def nan(
+    rank: int, step: int | None, quantity: str = "loss", **changes: object
+) -> dict[str, object]:
+    return {
+        "kind": "nonfinite_metric", "rank": rank, "step": step, "quantity": quantity,
+        "family": "numerics", "path": f"rank{rank}.log", **changes,
+    }  # fmt: skip
+
+
+def died(
+    rank: int, message: str = "RuntimeError: NaN in weights", **changes: object
+) -> dict[str, object]:
+    return {
+        "kind": "python_exception", "rank": rank, "message": message, "exc_type": "RuntimeError",
+        "path": f"rank{rank}.log", **changes,
+    }  # fmt: skip
+
+
+def differs(rank: int, other: int = 0) -> dict[str, object]:
+    return {
+        "kind": "ddp_param_mismatch",
+        "rank": rank,
+        "other_rank": other,
+        "path": f"rank{rank}.log",
+    }
+
+
+def called(rank: int, op: str, other: int, others: str) -> dict[str, object]:
+    return {
+        "kind": "collective_mismatch", "rank": rank, "path": f"rank{rank}.log",
+        "rank_a": rank, "op_a": op, "shape_a": "8", "rank_b": other, "op_b": others, "shape_b": "8",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("ranks", "named"),
+    [
+        ([1, 2, 3], 0),  # most differ from process 0, with which DDP compares: it is the odd one
+        ([1, 2], 0),
+        ([2], None),  # two ranks are known, and either may be wrong
+    ],
+)
+def test_ranks_that_differ_from_process_0_in_parameters(
+    ranks: list[int], named: int | None
+) -> None:
+    incident = of(*map(differs, ranks))
+    assert incident.root.rank == named
+    assert incident.root.kind == "ddp_param_mismatch"
+
+
+def test_one_rank_alone_that_differs_from_process_0_is_the_odd_one() -> None:
+    others = [
+        {"kind": "loose", "rank": rank, "severity": "info", "role": "context"} for rank in (1, 3)
+    ]
+    incident = of(differs(2), *others)
+    assert (incident.root.rank, incident.root.tier) == (2, "named")
+    assert "only rank 2 differs from rank 0" in incident.root.why
+
+
+def test_the_rank_whose_call_differs_from_that_of_most_is_named() -> None:
+    incident = of(*(called(rank, "ALLREDUCE", 3, "BROADCAST") for rank in (0, 1)))
+    assert (incident.root.rank, incident.root.tier) == (3, "named")
+    assert "rank 3 called BROADCAST of shape [8]; the other 2 ranks did not" in incident.root.why
+    assert of(called(0, "ALLREDUCE", 3, "BROADCAST")).root.rank is None  # of two, either is wrong
+
+
+def test_the_rank_that_is_reported_first_as_hanging_is_named() -> None:
+    hangs = [
+        {"kind": "nvrx_rank_hang", "rank": rank, "role": "evidence", "path": f"{rank}.log"}
+        for rank in (5, 2, 7)
+    ]
+    incident = of(*hangs)
+    assert (incident.root.rank, incident.root.tier) == (5, "named")
+    assert "by the earliest of 3 such reports" in incident.root.why[0]
+
+
+@pytest.mark.parametrize(
+    ("stuck", "of_ranks", "named"), [(1, 8, True), (2, 8, False), (2, 16, True)]
+)
+def test_a_watchdog_that_is_stuck_on_few_ranks_alone_is_their_own_fault(
+    stuck: int, of_ranks: int, *, named: bool
+) -> None:
+    events = [{"kind": "gil_hang_suspected", "rank": rank} for rank in range(stuck)]
+    incident = of(*events, world_size=of_ranks)
+    assert (incident.root.tier == "named") is named
+    assert incident.root.ranks == (("0" if stuck == 1 else "0-1") if named else "")
+
+
+def test_a_rank_that_the_others_numbers_came_from_is_named_by_its_step() -> None:
+    incident = of(nan(0, 41), nan(1, 41), nan(2, 40), died(0), died(1))
+    assert (incident.root.kind, incident.root.rank) == ("nonfinite_metric", 2)
+    assert "rank 2 logged it at step 40, ranks 0-1 at a later one" in incident.root.why
+    undecided = of(nan(0, 40), nan(1, 41), nan(2, 40), died(1))
+    assert (undecided.root.kind, undecided.root.rank) == ("nonfinite_metric", 1)
+    without = of(nan(0, 41), nan(1, 41), nan(2, None), died(1))
+    assert without.root.rank == 1
+
+
+def test_losses_are_compared_before_gradients_that_are_reduced_in_the_same_step() -> None:
+    incident = of(
+        *(nan(rank, 39, "grad_norm") for rank in (0, 1)), nan(0, 41), nan(1, 40), died(0)
+    )  # fmt: skip
+    assert incident.root.rank == 1
+
+
+def test_an_exception_after_numbers_that_were_not_finite_follows_from_them() -> None:
+    incident = of(nan(1, 41, message="the loss is NaN"), died(1))
+    assert (incident.root.kind, incident.root.message) == ("nonfinite_metric", "the loss is NaN")
+    assert "no step was taken between these numbers and the exception" in incident.root.why
+    before = of(died(1), nan(1, 41))
+    assert before.root.kind == "python_exception"
+
+
+def test_an_error_of_most_ranks_names_none_of_them() -> None:
+    incident = of(*(died(rank, "KeyError: 'x'") for rank in range(4)), world_size=4)
+    assert (incident.root.rank, incident.root.ranks) == (None, "0-3")
+
+
+def test_ranks_that_lost_another_one_do_not_count_as_causes() -> None:
+    lost = [
+        died(rank, "RuntimeError: Connection closed by peer", traceback="Connection closed by peer")
+        for rank in (0, 1, 2)
+    ]
+    incident = of(*lost, died(3, "KeyError: 'x'"))
+    assert (incident.root.rank, incident.root.tier) == (3, "local")
+    assert "only waited for, or lost, another rank" in " ".join(incident.root.why)
