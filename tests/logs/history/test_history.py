@@ -1,17 +1,21 @@
 """Files that are already there, placed in time and merged."""
 
 import os
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 import pytest
 
+from ldlm_monitor.base.arrival import Arrival, Kind
 from ldlm_monitor.logs.history.file_head import callback_run, launch_facts
+from ldlm_monitor.logs.history.history_file import HistoryFile, JudgedBefore
 from ldlm_monitor.logs.history.kinship import has_losses
 from ldlm_monitor.logs.history.merge import place
 from ldlm_monitor.logs.history.stretch import NOMINAL_ROWS
 from ldlm_monitor.logs.parse.run_names import RunNames
+from ldlm_monitor.logs.source.backlog import Backlog
 from ldlm_monitor.logs.source.file_system import DIRECT
+from ldlm_monitor.logs.source.notices import Journal
 
 LOG = "train_20260129_101500_node0.log"
 END = 1_769_681_800.0
@@ -125,9 +129,14 @@ def test_a_million_rows_without_time_come_in_few_pieces_and_whole(tmp_path: Path
 def test_files_are_merged_by_time(tmp_path: Path) -> None:
     first = written(tmp_path / "a" / LOG, bar(1, 0) + bar(2, 60) + "\n", at=END)
     second = written(tmp_path / "b" / LOG, bar(1, 0) + bar(2, 60) + "\n", at=END + 30)
+    history, shares = place([first, second], RunNames()), list[tuple[int, int]]()
+    history.watch = lambda done, total: shares.append((done, total))
+    sizes = [len(chunk.data) for _, chunk, _ in history.play()]
     times = [when for when, _, _ in place([first, second], RunNames()).play()]
     assert times == sorted(times)
     assert len(set(times)) == 4
+    assert shares == [(done, history.size) for done in accumulate(sizes)]
+    assert shares[-1][0] == history.size == first.stat().st_size + second.stat().st_size
 
 
 def test_a_log_says_which_launch_it_is(tmp_path: Path) -> None:
@@ -222,3 +231,91 @@ def test_a_bar_counts_that_follows_a_record_longer_than_what_is_read_at_once(
         when for when, chunk, _ in place([log], RunNames()).play() if b"Training" in chunk.data
     ]
     assert times == [END - 103, END - 90, END]
+
+
+LINE = 10
+"""Bytes of each line of a file that was followed before."""
+
+
+def resumed(
+    path: Path, read: int, *arrivals: tuple[float, int, int, Kind], budget: int | None = None,
+    judged: int = 99,
+) -> HistoryFile:  # fmt: skip
+    """A file of which a monitor had read `read` lines; arrivals: when it read which lines."""
+    journal, whole = Journal(), path.read_bytes()
+    path.write_bytes(whole[: read * LINE])
+    before = Backlog.new(path, journal, is_followed=True)
+    list(before.chunks(END))
+    position = before.position()
+    before.tail.close()
+    path.write_bytes(whole)
+    os.utime(path, (END, END))
+    assert position is not None
+    rows = [
+        Arrival(at, str(path), (0, 0, 0), start * LINE, stop * LINE, start + 1, kind, order)
+        for order, (at, start, stop, kind) in enumerate(arrivals)
+    ]
+    backlog = Backlog.of(position, END, journal)
+    assert backlog is not None
+    seen = JudgedBefore(position, rows, judged)
+    return HistoryFile(backlog, "r", now=END, seen=seen, budget=budget, disk=DIRECT)
+
+
+def lines_of(file: HistoryFile) -> list[tuple[float, int, int]]:
+    """When which lines come, by a history of this file alone."""
+    history = place([], RunNames(), continued=[file], floor=END - 5)
+    found = [(when, chunk) for when, chunk, _ in history.play() if chunk.data]
+    return [
+        (when, chunk.offset // LINE, (chunk.offset + len(chunk.data)) // LINE)
+        for when, chunk in found
+    ]
+
+
+def test_what_was_read_before_a_restart_comes_when_it_was_read(tmp_path: Path) -> None:
+    log = written(tmp_path / LOG, "".join(f"line {number:04}\n" for number in range(10)))
+    file = resumed(log, 6, (END - 90, 0, 4, "records"), (END - 60, 4, 6, "records"))
+    assert (file.seen_to, file.size, file.note) == (6 * LINE, 10 * LINE, "")
+    assert [file.seen_at(each * LINE) for each in (0, 3, 4, 6)] == [END - 90] * 2 + [END - 60, None]
+    found = lines_of(file)
+    assert found[:2] == [(END - 90, 0, 4), (END - 60, 4, 6)]
+    assert {start for _, start, _ in found[2:]} >= {6}
+    assert all(END - 5 <= when <= END for when, *_ in found[2:])
+
+
+def test_only_what_came_after_the_last_judged_row_is_news(tmp_path: Path) -> None:
+    log = written(tmp_path / LOG, "".join(f"line {number:04}\n" for number in range(10)))
+    reads = ((END - 90, 0, 4, "records"), (END - 60, 4, 6, "records"))
+    file = resumed(log, 6, *reads, judged=0)  # type: ignore[arg-type]
+    place([], RunNames(), continued=[file], floor=END - 5)
+    found = [(chunk, file.is_news(chunk, order)) for _, order, chunk in file.pieces(ends=True)]
+    news = {chunk.offset // LINE: new for chunk, new in found if chunk.data}
+    assert [news[start] for start in (0, 4, 6)] == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("budget", "first", "lines"), [(None, 0, 10), (1000, 0, 10), (65, 4, 10), (45, 6, 9)]
+)
+def test_within_a_budget_what_was_not_judged_is_read_whole_from_a_known_record_on(
+    tmp_path: Path, budget: int | None, first: int, lines: int
+) -> None:
+    log = written(tmp_path / LOG, "".join(f"line {number:04}\n" for number in range(10)))
+    reads = ((END - 90, 0, 4, "records"), (END - 60, 4, 6, "records"))
+    file = resumed(log, 6, *reads, budget=budget)  # type: ignore[arg-type]
+    assert first in [start for _, start, _ in lines_of(file)]
+    assert (file.whole().start, file.whole().stop) == (first * LINE, 10 * LINE)
+    assert (file.size, bool(file.note)) == (lines * LINE, lines < 10)
+
+
+def test_an_earlier_launch_in_the_file_is_not_read_again(tmp_path: Path) -> None:
+    log = written(tmp_path / LOG, "".join(f"line {number:04}\n" for number in range(10)))
+    file = resumed(log, 6, (END - 90, 0, 3, "skipped"), (END - 60, 3, 6, "records"))
+    assert next(start for _, start, _ in lines_of(file)) == 3
+    assert file.seen_to == 6 * LINE
+
+
+def test_lines_whose_rows_the_read_log_dropped_are_read_again(tmp_path: Path) -> None:
+    log = written(tmp_path / LOG, "".join(f"line {number:04}\n" for number in range(10)))
+    file = resumed(log, 6, (END - 60, 4, 6, "records"))
+    found = lines_of(file)
+    assert (found[0][1], file.whole().start) == (0, 0)
+    assert all(when <= END - 60 for when, start, _ in found if start < 4)

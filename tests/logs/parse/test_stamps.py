@@ -60,6 +60,17 @@ def test_zoned_times_of_the_same_file_place_those_without_zone() -> None:
     assert [when - unix("2026-08-22T08:00:00") for when in found] == [0.0, 1.0, 5.0]
 
 
+@pytest.mark.parametrize("minute", range(0, 50, 10))
+def test_the_zone_is_that_of_the_two_lines_with_the_least_time_between_them(minute: int) -> None:
+    found = times(
+        f"2026-08-22T08:{minute:02}:00Z a",
+        f"2026-08-22 10:{minute + 9:02}:00 b",  # after a pause that a quarter of an hour may hide
+        f"2026-08-22T08:{minute + 9:02}:59Z c",
+        f"2026-08-22 10:{minute + 10:02}:00 d",
+    )
+    assert [when - found[0] for when in found] == [0.0, 540.0, 599.0, 600.0]
+
+
 def test_a_log_over_the_turn_of_the_year_has_no_year_in_its_lines() -> None:
     written = unix("2026-01-01T00:00:10")
     found = times("I1231 23:59:50.0 1 a.py:1] a", "I0101 00:00:05.0 1 a.py:1] b", written=written)
