@@ -13,7 +13,7 @@ from ldlm_monitor.logs.parse import Parser
 from ldlm_monitor.logs.source.backlog import Backlog
 from ldlm_monitor.logs.source.notices import Journal
 
-LOGS = Path(__file__).parent / "small"
+LOGS = Path(__file__).parents[2] / "together/corpus/small"
 NAMES = sorted(path.name for path in LOGS.iterdir() if path.suffix == ".log")
 CONTAINERS = {"Docker", "CRI"}
 ROWS = ["trainer_state.json", "llamafactory.jsonl"]
