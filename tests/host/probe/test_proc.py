@@ -99,7 +99,7 @@ def test_who_listens_on_a_port_is_found_by_its_socket(proc: Path) -> None:
     assert process.listens([10], 0x1F90, proc)
     assert process.listens([], 0x1F90, proc)  # whose it is cannot be read
     assert not process.listens([11], 0x1F90, proc)
-    assert not process.listens([10], 0x1F91, proc)
+    assert not any(process.listens([10], port, proc) for port in (0x1F8F, 0x1F91))
 
 
 def test_the_view_of_a_host_has_the_bytes_cores_and_disk_of_a_run(
@@ -122,7 +122,8 @@ def test_the_view_of_a_host_has_the_bytes_cores_and_disk_of_a_run(
     first, second = found.processes
     assert (first.rank, first.pid, first.resident_bytes) == (0, 20, 0)
     assert (second.rank, second.pid, second.resident_bytes) == (1, 10, 9 * PAGE)
-    assert (first.cores, second.cores) == (pytest.approx(1.0), pytest.approx(0.4))  # of a second
+    # A process of half a second counts as one of a second.
+    assert [first.cores, second.cores] == pytest.approx([1.0, 0.4])
     assert found.disk is not None
     assert (found.disk.folder, found.disk.full_at) == (str(tmp_path / "saved"), None)
     (proc / "meminfo").unlink()
