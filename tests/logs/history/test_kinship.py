@@ -3,11 +3,13 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ldlm_monitor.logs.history.kinship import kin
+from ldlm_monitor.logs.history.kinship import SLACK_SECONDS, ZONE_SECONDS, evidence, kin, traits_of
 from ldlm_monitor.logs.source.companions import Surroundings
+from ldlm_monitor.logs.source.file_system import DIRECT
 
 BEGAN = 1_780_000_000.0
 
@@ -53,3 +55,97 @@ def test_a_rank_of_another_run_is_none_of_it(log: Path, tmp_path: Path) -> None:
     assert [(each.path, each.reason) for each in strangers] == [
         (other, "the losses at the log's steps are others")
     ]
+
+
+STEPS = range(30)
+
+
+def text_log(folder: Path, head: str = "", *, steps: range = STEPS, ends: float = 30.0) -> Path:
+    path = folder / "train.log"
+    lines = [f"step {step} loss {1 / (1 + step):.4f}\n" for step in steps]
+    path.write_text(head + "".join(lines))
+    os.utime(path, (BEGAN + ends, BEGAN + ends))
+    return path
+
+
+def rows(
+    folder: Path, *, scale: float = 1.0, steps: range = STEPS, begins: float | None = 0.0,
+    ends: float = 30.0, header: dict[str, object] | None = None,
+) -> Path:  # fmt: skip
+    """Rows with `scale` times the log's losses, from `begins` seconds on; None: without times."""
+    path = folder / "rows.jsonl"
+    found = [] if header is None else [header]
+    for step in steps:
+        time = {} if begins is None else {"time": BEGAN + begins + step}
+        found.append({"step": step, "loss": scale / (1 + step), **time})
+    path.write_text("".join(json.dumps(each) + "\n" for each in found))
+    os.utime(path, (BEGAN + ends, BEGAN + ends))
+    return path
+
+
+def why(log: Path, other: Path, named: str = "") -> tuple[str, bool]:
+    return evidence(traits_of(log, DIRECT), traits_of(other, DIRECT), named)
+
+
+CALLBACK = {
+    "schema": "ldlm.health/1",
+    "type": "run",
+    "run": "qwen",
+    "rank": 0,
+    "host": "n1",
+    "pid": 7,
+}
+NOTHING = "nothing shows that one launch wrote both"
+OVERLAPS = "it was written while its log was"
+OTHERS = "the losses at the log's steps are others"
+NAMES_IT = "Error executing job with overrides: ['logging.run_name=qwen']\n"
+PROCESS = "n1:7:99 [0] NCCL INFO Bootstrap : Using eth0\n"
+STAMPED = "2026-05-28T20:26:40Z it begins\n"  # at BEGAN
+
+
+@pytest.mark.parametrize(
+    ("head", "files", "named", "found"),
+    [
+        ("", ({}, {}), "", ("its losses are those of the log at 30 steps", True)),
+        ("", ({}, {"scale": 1.003}), "", ("its losses are those of the log at 30 steps", True)),
+        ("", ({}, {"scale": 1.5}), "", (OTHERS, False)),
+        ("", ({}, {"scale": 1.5}), "its log names it", ("its log names it", True)),
+        # Means over some steps are near, and decide nothing: when it was written does.
+        ("", ({}, {"scale": 1.1}), "", (OVERLAPS, True)),
+        ("", ({}, {"scale": 1.1, "begins": None}), "", (NOTHING, False)),
+        ("", ({}, {"steps": range(1)}), "", (OVERLAPS, True)),
+        ("", ({"ends": 400.0}, {"steps": range(1)}), "", (NOTHING, False)),
+        ("", ({}, {"steps": range(1), "begins": 30 + SLACK_SECONDS}), "",
+         (OVERLAPS, True)),
+        ("", ({}, {"steps": range(1), "begins": 31 + SLACK_SECONDS}), "",
+         (NOTHING, False)),
+        # What ended before the log began is of an earlier launch, whatever names it.
+        (STAMPED, ({}, {"begins": None, "ends": -ZONE_SECONDS - 1}), "its log names it",
+         ("the last write was before the log began", False)),
+        (STAMPED, ({}, {"begins": None, "ends": 1 - ZONE_SECONDS}), "its log names it",
+         ("its log names it", True)),
+        ("", ({"steps": range(9), "ends": 500.0}, {}), "",
+         ("the last row, of a later step, was before the log's last line", False)),
+        ("", ({"steps": range(29), "ends": 500.0}, {}), "",
+         ("its losses are those of the log at 29 steps", True)),
+        (NAMES_IT, ({}, {"scale": 1.5, "header": CALLBACK}), "",
+         ("its log names the run qwen", True)),
+        (PROCESS, ({}, {"scale": 1.5, "header": CALLBACK}), "",
+         ("its log names the process n1:7", True)),
+        (PROCESS, ({}, {"scale": 1.5, "header": {**CALLBACK, "pid": 8}}), "",
+         (OTHERS, False)),
+    ],
+)  # fmt: skip
+def test_what_shows_that_one_launch_wrote_both(
+    tmp_path: Path, head: str, files: tuple[dict[str, Any], ...], named: str,
+    found: tuple[str, bool],
+) -> None:  # fmt: skip
+    log, other = files
+    assert why(text_log(tmp_path, head, **log), rows(tmp_path, **other), named) == found
+
+
+def test_steps_of_rows_count_from_0_where_those_of_the_log_count_from_1(tmp_path: Path) -> None:
+    log = text_log(tmp_path, steps=range(1, 31))
+    log.write_text("".join(f"step {step} loss {1 / step:.4f}\n" for step in range(1, 31)))
+    os.utime(log, (BEGAN + 30, BEGAN + 30))
+    assert why(log, rows(tmp_path))[1]

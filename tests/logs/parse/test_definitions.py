@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
 import pytest
 
+from ldlm_monitor.base.chunk import Chunk, Origin
+from ldlm_monitor.base.meaning import AccusingKind, Meaning
 from ldlm_monitor.base.names import SEVERITIES
+from ldlm_monitor.base.records import Event
 from ldlm_monitor.logs.parse import Parser, definitions
 from ldlm_monitor.logs.parse.coverage import try_examples
 from ldlm_monitor.logs.parse.definitions import KindMeaning
 from ldlm_monitor.logs.parse.made_events import Seen, made_event
-from ldlm_monitor.logs.parse.meanings import meaning_of_kind
+from ldlm_monitor.logs.parse.meanings import meaning_of, meaning_of_kind
 
 
 def test_what_kinds_mean_is_read_whole_though_only_the_heads_of_the_files_are() -> None:
@@ -38,3 +42,54 @@ def test_the_examples_of_a_definition_file_give_exactly_what_is_beside_them(path
     trial = try_examples(path, definitions.load(path), Parser())
     assert trial.failures == []
     assert trial.examples > 0
+
+
+OWN = """
+format: ours
+meanings:
+  ours:
+    cause: external
+    is: [timeout, look]
+    shows: [gpu, memory]
+    pause: [checkpointing, running]
+    accuses: {how: missing, order: 3}
+    cases:
+      - {when: {what: '^disk'}, ends: killed, cause: hardware}
+      - {when: {what: full, severity: critical}, lasts: true}
+events:
+  - kind: ours
+    role: root
+    severity: critical
+    shapes: [{trigger: 'OURS: ', pattern: 'OURS: (?P<what>.*)'}]
+    examples: [{line: 'OURS: a thing', fields: {what: a thing}}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "changes"),
+    [
+        ("OURS: a thing", {}),
+        ("OURS: disk lost", {"ends": "killed", "cause": "hardware"}),
+        ("OURS: disk is full", {"ends": "killed", "cause": "hardware", "lasts": True}),
+        ("OURS: full disk", {"lasts": True}),
+    ],
+)
+def test_an_event_of_a_users_file_carries_what_the_file_says_of_it(
+    tmp_path: Path, line: str, changes: dict[str, object]
+) -> None:
+    (tmp_path / "ours.yml").write_text(OWN)
+    parser = Parser([tmp_path / "ours.yml"])
+    chunk = Chunk("a.log", (1, 1, 0), 0, 1, f"{line}\n".encode(), final=True)
+    (event,) = parser.feed(chunk, Origin("r"), 0.0)
+    assert isinstance(event, Event)
+    own = Meaning(
+        cause="external",
+        words=frozenset({"timeout", "look"}),
+        shows=frozenset({"gpu", "memory"}),
+        pause=("checkpointing", "running"),
+        accuses=AccusingKind("missing"),
+    )
+    assert meaning_of(event) == replace(own, **changes)  # type: ignore[arg-type]
+    forged = replace(event, fields={**event.fields, "meaning": {"ends": "paused"}})
+    assert meaning_of(forged) == Meaning(cause="local")
+    assert meaning_of(forged, "victim") == Meaning()
