@@ -5,7 +5,7 @@ runs has none, as has what an import runs. Caches of ours are emptied before eac
 test that would only read one runs what fills it. At the end the file `$MUTATION_TIMES` has each
 test's seconds, and whether it started a process, of which coverage sees nothing.
 
-With `$MUTATION_TESTS`, a file of names of tests, only these run.
+With `$MUTATION_TESTS`, a file of names of tests, only these run, in the order of the file.
 """
 
 import json
@@ -82,5 +82,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if chosen := os.environ.get("MUTATION_TESTS"):
-        names = {*json.loads(Path(chosen).read_text("utf-8"))}
-        items[:] = [item for item in items if item.nodeid in names]
+        found = {item.nodeid: item for item in items}
+        names = json.loads(Path(chosen).read_text("utf-8"))
+        items[:] = [found[name] for name in names if name in found]

@@ -6,10 +6,10 @@ The mutants are those of cosmic-ray (`pip install cosmic-ray coverage`). From ea
 `--mutants` are drawn, in an order that the seed gives; by default the seed is the date's. Not drawn
 is what changes nothing that a program does, see `meaning`. Each mutant is written into a copy of
 the repository, where those tests of its house run until the first failure that run the changed
-lines, as coverage found before; then those that start processes, and where an import or a fixture
-of several tests runs the lines, all others. A mutant is killed by a failure, or where the tests
-take four times as long as without it. Printed are the mutants that survived, as a line of code
-before and after, and the score of each house and of all.
+lines, as coverage found before, the quickest first; then those that start processes, and where an
+import or a fixture of several tests runs the lines, all others. A mutant is killed by a failure, or
+where the tests take four times as long as without it. Printed are the mutants that survived, as a
+line of code before and after, and the score of each house and of all.
 
 All ends after `--minutes`. Each house has an equal share of what is left; a mutant that the end
 cuts short does not count. The score is that of the mutants tried.
@@ -224,14 +224,15 @@ class Reach:
     times: dict[str, tuple[float, bool]]
 
     def tests(self, mutant: Mutant) -> list[list[str]]:
-        """The tests to run in turn; none where no test can notice the mutant."""
+        """The tests to run in turn, the quickest first; none where none can notice the mutant."""
         by_line = self.lines.contexts_by_lineno(str(self.copy / mutant.module))
         contexts = {each for line in mutant.lines() for each in by_line.get(line, ())}
-        on_line = [test for test in self.times if test in contexts]
+        quickest = sorted(self.times, key=lambda test: self.times[test][0])
+        on_line = [test for test in quickest if test in contexts]
         others = [
             test
-            for test, (_, starts) in self.times.items()
-            if test not in contexts and (starts or "" in contexts)
+            for test in quickest
+            if test not in contexts and (self.times[test][1] or "" in contexts)
         ]
         return [tests for tests in (on_line, others) if tests]
 
