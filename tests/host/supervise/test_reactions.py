@@ -29,6 +29,7 @@ def snapshot(
     last_progress_at: float | None = None,
     decision: DecisionView | None = None,
     verdict: VerdictView | None = HUNG,
+    events: dict[str, int] | None = None,
 ) -> Snapshot:
     run = RunView(
         name="train",
@@ -47,7 +48,7 @@ def snapshot(
         ended_at=None,
         files=(),
         statistics={},
-        event_counts={},
+        event_counts=events or {},
         skipped_steps=0,
         settings={},
         decision=decision,
@@ -127,18 +128,19 @@ def test_a_hang_is_terminated_then_killed() -> None:
     assert not orders(acting, seen, START + 70)
 
 
-def killed_after(verdict: VerdictView | None) -> float:
+def killed_after(verdict: VerdictView | None, **events: int) -> float:
     """Seconds after the last step until a hang is killed that fires 30 s after it."""
     acting, alert = supervisor("hang=kill"), firing("TrainingStalled", START + 30)
     for second in range(30, 400):
-        seen = snapshot(alert, last_progress_at=START, verdict=verdict)
+        seen = snapshot(alert, last_progress_at=START, verdict=verdict, events=events)
         if orders(acting, seen, START + second):
             return second
     return math.inf
 
 
 def test_a_pause_in_which_a_process_computes_may_be_an_evaluation_for_five_minutes() -> None:
-    assert killed_after(BUSY) == 300
+    assert killed_after(BUSY) == killed_after(BUSY, run_started=1, eval_finished=1) == 300
+    assert killed_after(BUSY, eval_started=1) == 30  # its log announces each
 
 
 def test_processes_that_sleep_are_a_hang_at_once() -> None:

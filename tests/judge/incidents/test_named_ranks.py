@@ -45,6 +45,11 @@ def differs(rank: int, other: int = 0) -> dict[str, object]:
     }
 
 
+def silent(rank: int) -> dict[str, object]:
+    """A line of a rank that reports nothing."""
+    return {"kind": "note", "rank": rank, "severity": "info", "role": "context"}
+
+
 def called(rank: int, op: str, other: int, others: str) -> dict[str, object]:
     return {
         "kind": "collective_mismatch", "rank": rank, "path": f"rank{rank}.log",
@@ -53,26 +58,28 @@ def called(rank: int, op: str, other: int, others: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    ("ranks", "named"),
+    ("ranks", "others", "named"),
     [
-        ([1, 2, 3], 0),  # most differ from process 0, with which DDP compares: it is the odd one
-        ([1, 2], 0),
-        ([2], None),  # two ranks are known, and either may be wrong
+        (
+            [1, 2, 3],
+            [],
+            0,
+        ),  # most differ from process 0, with which DDP compares: it is the odd one
+        ([1, 2], [3], 0),
+        ([1, 2], [3, 4], None),
+        ([2], [], None),  # two ranks are known, and either may be wrong
     ],
 )
 def test_ranks_that_differ_from_process_0_in_parameters(
-    ranks: list[int], named: int | None
+    ranks: list[int], others: list[int], named: int | None
 ) -> None:
-    incident = of(*map(differs, ranks))
+    incident = of(*map(differs, ranks), *map(silent, others))
     assert incident.root.rank == named
     assert incident.root.kind == "ddp_param_mismatch"
 
 
 def test_one_rank_alone_that_differs_from_process_0_is_the_odd_one() -> None:
-    others = [
-        {"kind": "loose", "rank": rank, "severity": "info", "role": "context"} for rank in (1, 3)
-    ]
-    incident = of(differs(2), *others)
+    incident = of(differs(2), silent(1), silent(3))
     assert (incident.root.rank, incident.root.tier) == (2, "named")
     assert "only rank 2 differs from rank 0" in incident.root.why
 
@@ -121,6 +128,8 @@ def test_losses_are_compared_before_gradients_that_are_reduced_in_the_same_step(
         *(nan(rank, 39, "grad_norm") for rank in (0, 1)), nan(0, 41), nan(1, 40), died(0)
     )  # fmt: skip
     assert incident.root.rank == 1
+    without = of(nan(0, 39, "grad_norm"), nan(1, 40, "grad_norm"), nan(1, 38), died(0))
+    assert without.root.rank == 1  # rank 0 logs no loss: whatever came first counts
 
 
 def test_an_exception_after_numbers_that_were_not_finite_follows_from_them() -> None:
@@ -144,3 +153,47 @@ def test_ranks_that_lost_another_one_do_not_count_as_causes() -> None:
     incident = of(*lost, died(3, "KeyError: 'x'"))
     assert (incident.root.rank, incident.root.tier) == (3, "local")
     assert "only waited for, or lost, another rank" in " ".join(incident.root.why)
+
+
+def exited(rank: int, code: int, **changes: object) -> dict[str, object]:
+    return {
+        "kind": "elastic_worker_failed", "rank": rank, "exitcode": code, "role": "death",
+        "family": "elastic", "pid": 40 + rank, **changes,
+    }  # fmt: skip
+
+
+def broken(kind: str, **changes: object) -> dict[str, object]:
+    """A line of the kernel of machine n1."""
+    return {"kind": kind, "family": "host", "host": "n1", "path": "kern.log", **changes}
+
+
+def test_a_machines_fault_that_explains_how_a_process_died_is_the_cause() -> None:
+    incident = of(exited(2, -11), exited(3, -6), broken("host_segfault"))
+    assert (incident.root.kind, incident.root.tier) == ("host_segfault", "hardware")
+    assert (incident.root.rank, incident.root.host) == (2, "n1")
+    assert incident.root.why[0] == "the machine itself reported it on n1"
+    other = of(exited(2, -9), broken("host_segfault"))  # SIGKILL is no sign of it
+    assert other.root.tier == "local"
+
+
+def test_a_machines_fault_that_does_not_explain_the_error_is_of_another_job() -> None:
+    incident = of(died(1, "KeyError: 'x'"), broken("host_segfault"))
+    assert (incident.root.kind, incident.root.rank) == ("python_exception", 1)
+
+
+@pytest.mark.parametrize(
+    ("deaths", "rank", "message", "confidence"),
+    [
+        ([(1, -9)], 1, "process killed by SIGKILL", "probable"),
+        ([(1, -9), (2, -15)], 1, "process killed by SIGKILL", "probable"),
+        ([(1, 1)], 1, "process left with exit code 1", "weak"),
+        ([(1, -9), (2, -11)], None, "process killed by SIGKILL", None),
+    ],
+)
+def test_of_processes_that_print_nothing_the_exit_code_says_who_died_first(
+    deaths: list[tuple[int, int]], rank: int | None, message: str, confidence: str | None
+) -> None:
+    incident = of(*(exited(*each) for each in deaths), world_size=8)
+    assert incident.root.message == message
+    assert incident.root.rank == (1 if rank is None else rank)
+    assert confidence is None or incident.confidence == confidence

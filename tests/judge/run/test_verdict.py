@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from ldlm_monitor.base.records import Event, Position, Sample, TimedRows
 from ldlm_monitor.judge.run.lifecycle import Lifecycle
 from ldlm_monitor.judge.run.stall import Stall
@@ -189,3 +191,56 @@ def test_what_was_found_of_collectives_and_memory_stands_beside_the_logged_end()
         assert str(findings.verdict(41, 100)) == f"crashed: ValueError: bad batch; {said}"
     findings.add(event("stack_dump", "rank 1 is in fetch", accused=True))
     assert "fetch" not in str(findings.verdict(41, 100))  # a look at stacks is no record
+
+
+STOPPED, DISK = {"state": "stopped"}, {"state": "disk sleep", "waits_in": "rpc_wait"}
+
+
+FIRST, BOTH = "rank 0 (pid 100)", "rank 0 (pid 100), rank 1 (pid 101)"
+FILES = "for a disk, a file server or a driver"
+
+
+def zombie(status: int) -> dict[str, object]:
+    return {"state": "zombie", "status": status}
+
+
+@pytest.mark.parametrize(
+    ("processes", "said"),
+    [
+        ([BUSY], f"silent: {FIRST} runs and computes, on 1.0 cores"),
+        ([BUSY, {**BUSY, "cores": 2.5}], "silent: 2 processes run and compute, on up to 2.5 cores"),
+        ([{**BUSY, "rank": None}], "silent: pid 100 runs and computes, on 1.0 cores"),
+        ([{**BUSY, "cores": 0.05}], f"silent: {FIRST} runs and computes, on 0.1 cores"),
+        ([{**BUSY, "cores": 0.04}], f"hung: {FIRST} sleeps without CPU time"),
+        ([STOPPED], f"hung: {FIRST} is stopped; SIGCONT continues it"),
+        ([STOPPED] * 2, f"hung: {BOTH} are stopped; SIGCONT continues them"),
+        ([DISK], f"hung: {FIRST} waits {FILES} in rpc_wait"),
+        ([DISK, {**DISK, "waits_in": "x"}], f"hung: {BOTH} wait {FILES}"),
+        ([IDLE, BUSY], f"hung: {FIRST} is idle while the others compute in futex_wait"),
+        ([IDLE, IDLE, BUSY], f"hung: {BOTH} are idle while the others compute in futex_wait"),
+        ([GONE] * 4 + [BUSY], f"killed: {BOTH}, rank 2 (pid 102) and 1 more are gone"),
+        ([zombie(15)], f"killed: {FIRST} was ended by SIGTERM"),
+        ([zombie(9)] * 2, f"{BOTH} were ended by SIGKILL"),
+        ([zombie(3 << 8)], f"crashed: {FIRST} ended with exit code 3"),
+        ([zombie(0)], f"finished: {FIRST} ended without an error"),
+        ([GONE], f"ended: {FIRST} is gone, and no line says why: a signal, or an end without"),
+    ],
+)
+def test_a_verdict_names_the_processes_and_what_they_do(
+    processes: list[dict[str, object]], said: str
+) -> None:
+    assert said in str(verdict([looks(*processes)]))
+
+
+@pytest.mark.parametrize(
+    ("found", "computes"), [([BUSY], True), ([{**BUSY, "cores": 0.04}], False)]
+)
+def test_whether_a_process_computes_is_part_of_the_verdict(
+    found: list[dict[str, object]], *, computes: bool
+) -> None:
+    given = verdict([looks(*found)])
+    assert given is not None
+    assert given.computes is computes
+    accused = verdict([looks(*found), MISSING])  # it spins in a collective
+    assert accused is not None
+    assert not accused.computes
