@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.judge.detect.loss_trend import LossDetector, trend
+from ldlm_monitor.judge.detect.loss_trend import UNSURE, LossDetector, trend
 
 STEPS = 3000
 
@@ -214,3 +214,18 @@ def test_the_trend_counts_the_pairs_that_rise_and_fall(values: list[float]) -> N
     count = len(values)
     deviation = math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
     assert trend(values)[0] == (score - (score > 0) + (score < 0)) / deviation
+
+
+def test_the_gauges_are_the_numbers_that_their_text_says() -> None:
+    before = [1.0, 2.0, 3.0] * 160  # median 2, and 1.4826 as their deviation
+    found = seen(before, [2.0] * 17 + [3.0, 4.0, 5.0])
+    assert found["loss_zscore"] == pytest.approx((5 - 2) / 1.4826)
+    assert found["loss_spike_ratio"] == pytest.approx((4 - 2) / (4 * 1.4826))  # of neighbours
+    assert found["loss_peak_ratio"] == pytest.approx(4 / 3)  # each over all before it
+    assert (found["loss_rise_ratio"], found["loss_rise_zscore"]) == (1.0, 0.0)
+    halves = [*before, *[2.0] * 17, 3.0, 4.0, 5.0][-50:]
+    assert found["loss_trend_ratio"] == pytest.approx(sum(halves[25:]) / sum(halves[:25]))
+    risen = seen(before, [4.0] * 20)
+    assert risen["loss_rise_ratio"] == 2.0
+    scatter = 1.4826 * math.log(1.5)  # of the logarithms 0, log 2 and log 3
+    assert risen["loss_rise_zscore"] == pytest.approx(math.log(2) / scatter / UNSURE)

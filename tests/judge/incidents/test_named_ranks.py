@@ -197,3 +197,23 @@ def test_of_processes_that_print_nothing_the_exit_code_says_who_died_first(
     assert incident.root.message == message
     assert incident.root.rank == (1 if rank is None else rank)
     assert confidence is None or incident.confidence == confidence
+
+
+@pytest.mark.parametrize(
+    ("code", "confidence"),
+    [
+        *((code, "probable") for code in (-9, -11, -7, -4, -8)),
+        (-6, "weak"),
+        (1, "weak"),
+        (3, "weak"),
+    ],
+)
+def test_a_signal_that_no_lost_peer_causes_is_the_processes_own(code: int, confidence: str) -> None:
+    incident = of(exited(1, code), world_size=8)
+    assert (incident.root.rank, incident.confidence) == (1, confidence)
+
+
+def test_numbers_before_an_exception_are_a_probable_cause() -> None:
+    sure = of(died(1), exited(1, 1))
+    assert sure.confidence == "confirmed"
+    assert of(nan(1, 41), died(1), exited(1, 1)).confidence == "probable"

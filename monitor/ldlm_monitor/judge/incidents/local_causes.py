@@ -55,7 +55,7 @@ def _after_numbers(evidence: Evidence, verdict: RootCause) -> RootCause:
         verdict,
         kind=first.kind,
         message=first.message,
-        confidence="weak" if verdict.confidence == "weak" else "probable",
+        confidence="probable",
         why=("no step was taken between these numbers and the exception", *verdict.why),
         clue=replace(first, rank=clue.rank),
     )
