@@ -217,3 +217,20 @@ def test_numbers_before_an_exception_are_a_probable_cause() -> None:
     sure = of(died(1), exited(1, 1))
     assert sure.confidence == "confirmed"
     assert of(nan(1, 41), died(1), exited(1, 1)).confidence == "probable"
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (-15, "rank 2 was terminated by its launcher"),
+        (-6, "rank 2 was killed by SIGABRT; no other line names it"),
+        (1, "rank 2 left with exit code 1; no other line names it"),
+    ],
+)
+def test_why_the_rank_that_a_launcher_blames_is_not_the_cause(code: int, reason: str) -> None:
+    table = {
+        "kind": "elastic_failure_table", "role": "death", "family": "elastic",
+        "failures": [{"rank": 2, "exitcode": code, "root": True}],
+    }  # fmt: skip
+    (claim,) = of(died(1, "KeyError: 'x'"), table, world_size=8).claims
+    assert (claim.rank, claim.agrees, claim.reason) == (2, False, reason)
