@@ -19,7 +19,7 @@ LEAST = 5
 KEPT = 200
 """Last evaluations that are compared. A choice: more follow a change of their noise later."""
 LEAST_RISE = 0.03
-"""Least rise as a share of the lowest loss. A choice: less tells people of what does not matter."""
+"""Least rise as a share of the lowest loss. A choice: less rings where nobody would act."""
 NOISE_FACTOR = 2.0
 """Least rise in units of the noise."""
 

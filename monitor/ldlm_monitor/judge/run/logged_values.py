@@ -22,7 +22,7 @@ from ldlm_monitor.judge.run.quantity import (
     is_of_its_rank,
     labels_of,
 )
-from ldlm_monitor.judge.run.rhythm import KNOWN, SILENCE_RATIO, SILENCE_STEPS, Rhythm, Steps
+from ldlm_monitor.judge.run.rhythm import KNOWN, SILENCE_RATIO, SILENCE_STEPS, Rhythm, LoggedSteps
 
 MAX_QUANTITIES = 200
 """Most quantities of one rank; values of later ones are dropped. A choice: usual logs have fewer,
@@ -64,7 +64,7 @@ class RunValues:
             rank, source = rows.last.rank, rows.source
             quantities = self._by_rank.setdefault(rank, {})
             steps = rows.steps or self._counted(rows, quantities)
-            whole = Steps.of(steps)
+            whole = LoggedSteps.of(steps)
             for quantity, column, places in rows.columns():
                 last = rows.sample(places[-1])
                 known = kept = quantities.get(quantity)
@@ -258,9 +258,11 @@ class RunValues:
                 quantities.pop(quantity, None)
 
 
-def _at(steps: Sequence[int], places: Sequence[int], whole: Steps) -> Steps:
+def _at(steps: Sequence[int], places: Sequence[int], whole: LoggedSteps) -> LoggedSteps:
     """The steps of the rows at `places`; `whole` is what all rows give."""
-    return whole if len(places) == whole.count else Steps.of([steps[place] for place in places])
+    return (
+        whole if len(places) == whole.count else LoggedSteps.of([steps[place] for place in places])
+    )
 
 
 def _statistics(current: float, recent: list[float], nonfinite: int) -> Statistics:

@@ -7,14 +7,14 @@ from operator import sub
 SILENCE_STEPS = "ldlm_detect_metric_silence_steps"
 SILENCE_RATIO = "ldlm_detect_metric_silence_ratio"
 KNOWN = 20
-"""Steps with the quantity after which its rhythm is known. A choice: more miss what stops early,
+"""LoggedSteps with the quantity after which its rhythm is known. A choice: more miss what stops early,
 fewer take some values of a start for a rhythm."""
 SHOWN = 2.0
 """Times the longest gap from which a silence is exported: below, it is none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class LoggedSteps:
     """Consecutive rows of a file: the steps of the first and the last, the longest gap between two
     of them, and how many rows there are."""
 
@@ -24,7 +24,7 @@ class Steps:
     count: int
 
     @classmethod
-    def of(cls, steps: Sequence[int]) -> "Steps":
+    def of(cls, steps: Sequence[int]) -> "LoggedSteps":
         """The rows at `steps`, which rise."""
         first, last, count = steps[0], steps[-1], len(steps)
         even = last - first == count - 1 or count == 1
@@ -43,7 +43,7 @@ class Rhythm:
     count: int = 0
     longest: int = 0
 
-    def extend(self, steps: Steps) -> None:
+    def extend(self, steps: LoggedSteps) -> None:
         """Add rows that have the quantity; where their steps fall, begin anew."""
         if steps.first < self.last:
             self.count = self.longest = 0
@@ -54,8 +54,8 @@ class Rhythm:
         self.last = steps.last
 
     def silence(self, step: int) -> tuple[int, float] | None:
-        """Steps since the last value, now that the file is at `step`, and their ratio to the
-        longest gap before; None if that is nothing to speak of."""
+        """LoggedSteps since the last value, now that the file is at `step`, and their ratio to the
+        longest gap before; None below `SHOWN` times that gap."""
         if self.count < KNOWN or not self.longest:
             return None
         silent = step - self.last
