@@ -22,7 +22,7 @@ from ldlm_monitor.judge.run.quantity import (
     is_of_its_rank,
     labels_of,
 )
-from ldlm_monitor.judge.run.rhythm import KNOWN, SILENCE_RATIO, SILENCE_STEPS, Rhythm, LoggedSteps
+from ldlm_monitor.judge.run.rhythm import KNOWN, SILENCE_RATIO, SILENCE_STEPS, LoggedSteps, Rhythm
 
 MAX_QUANTITIES = 200
 """Most quantities of one rank; values of later ones are dropped. A choice: usual logs have fewer,

@@ -7,7 +7,7 @@ from operator import sub
 SILENCE_STEPS = "ldlm_detect_metric_silence_steps"
 SILENCE_RATIO = "ldlm_detect_metric_silence_ratio"
 KNOWN = 20
-"""LoggedSteps with the quantity after which its rhythm is known. A choice: more miss what stops early,
+"""Steps with the quantity after which its rhythm is known. A choice: more miss what stops early,
 fewer take some values of a start for a rhythm."""
 SHOWN = 2.0
 """Times the longest gap from which a silence is exported: below, it is none."""
@@ -54,7 +54,7 @@ class Rhythm:
         self.last = steps.last
 
     def silence(self, step: int) -> tuple[int, float] | None:
-        """LoggedSteps since the last value, now that the file is at `step`, and their ratio to the
+        """Steps since the last value, now that the file is at `step`, and their ratio to the
         longest gap before; None below `SHOWN` times that gap."""
         if self.count < KNOWN or not self.longest:
             return None
