@@ -81,10 +81,15 @@ def _to_nan(step: Step, since: int) -> None:
     step.loss = math.nan
 
 
-def _stop_learning(step: Step, since: int) -> None:
-    """The schedule ends long before the run."""
+def _end_schedule(step: Step, since: int) -> None:
+    """The schedule falls to 0 within 200 steps, long before the run ends."""
+    step.rate *= max(1 - since / 200, 0.0)
+
+
+def _cut_gradient(step: Step, since: int) -> None:
+    """The loss no longer depends on what is trained."""
     del since
-    step.rate = step.grad_norm = 0.0
+    step.grad_norm = 0.0
 
 
 _ALERTS: tuple[tuple[str, str, Training, Callable[[Step, int], None]], ...] = (
@@ -132,8 +137,8 @@ _ALERTS: tuple[tuple[str, str, Training, Callable[[Step, int], None]], ...] = (
         Training("fault", "mmldlm", 4 * STEPS, 7, checkpoint_every=250),
         _save_no_more,
     ),
-    ("LearningRateZero", "a schedule that ends before the run", _ROWS, _stop_learning),
-    ("GradientZero", "a norm of 0 from a step on", _ROWS, _stop_learning),
+    ("LearningRateZero", "a schedule that ends before the run", _ROWS, _end_schedule),
+    ("GradientZero", "a norm of 0 from a step on", _ROWS, _cut_gradient),
     ("TrainingStalled", "no step for two hours", _ROWS, _hang),
 )
 CASES: tuple[Case, ...] = tuple(Case(*each) for each in _ALERTS)

@@ -92,13 +92,8 @@ _TRAIN = (
     ("ldlm_train_memory_reserved_bytes", "Accelerator memory reserved."),
     ("ldlm_train_metric", "Every other numeric key of the log.", "name"),
     (
-        "ldlm_detect_metric_silence_steps",
-        "Steps for which a key that came regularly has not come, while its file's steps go on.",
-        "name",
-    ),
-    (
-        "ldlm_detect_metric_silence_ratio",
-        "The same over the longest such gap before.",
+        "ldlm_detect_metric_silence_records",
+        "Records in a row without a value that came regularly, if not explained by its rhythm.",
         "name",
     ),
     ("ldlm_train_nonfinite_total", "NaN and infinite values seen.", "quantity"),

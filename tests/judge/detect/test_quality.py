@@ -49,7 +49,8 @@ def test_small_rates_that_are_logged_as_zero_are_none() -> None:
 
 
 def test_a_rate_that_was_never_above_zero_is_counted_and_shows_nothing_alone() -> None:
-    assert gauges(LearningRateDetector, [0.0] * 600) == {"learning_rate_zero_rows": 600}
+    found = gauges(LearningRateDetector, [0.0] * 600)
+    assert found == {"learning_rate_zero_rows": 600, "learning_rate_zero_ratio": 0}
 
 
 def test_the_first_step_of_a_warm_up_is_no_learning_rate_of_zero() -> None:
@@ -57,16 +58,48 @@ def test_the_first_step_of_a_warm_up_is_no_learning_rate_of_zero() -> None:
     assert gauges(LearningRateDetector, [*warm_up, *cosine(200, 1000)]) == {}
 
 
+def test_a_constant_rate_that_becomes_zero_is_known_by_the_digits_of_its_warm_up() -> None:
+    warm_up = [step / 70 * 1e-4 for step in range(1, 71)]
+    assert rate([*warm_up, *[1e-4] * 500, *[0.0] * 100]) > 1
+    assert rate([*[1e-4] * 500, *[0.0] * 100]) == 0  # 0.0001 and 0.0000 may be 4e-5
+
+
+def test_a_last_stage_below_the_last_digit_is_no_rate_of_zero() -> None:
+    stages = [0.1, 0.01, 0.001, 0.0001, 0.0]
+    assert rate([stage for stage in stages for _ in range(300)]) == 0
+
+
+NORMS = [0.5 + row * 37 % 101 / 1000 for row in range(100)]
+
+
+def dead(values: Sequence[float]) -> float:
+    return gauges(GradientZeroDetector, values).get("grad_norm_zero_ratio", 0.0)
+
+
 def test_a_gradient_that_becomes_zero_at_once_is_no_rounding() -> None:
-    norms = [0.5 + row * 37 % 101 / 1000 for row in range(100)]
-    assert gauges(GradientZeroDetector, [*norms, *[0.0] * 40])["grad_norm_zero_ratio"] == 2
-    assert "grad_norm_zero_ratio" not in gauges(GradientZeroDetector, [*norms, 0.0, 0.5])
+    assert dead([*NORMS, *[0.0] * 150]) == 1.5
+    assert dead([*NORMS, 0.0, 0.5]) == 0
 
 
 def test_norms_that_fall_below_the_last_digit_are_no_zero_gradients() -> None:
     norms = rounded([0.02 * 0.99**row for row in range(600)], 3)
     assert norms[-1] == 0
-    assert "grad_norm_zero_ratio" not in gauges(GradientZeroDetector, norms)
+    assert dead(norms) == 0
+
+
+def test_norms_that_come_with_each_update_alone_are_no_zero_gradients() -> None:
+    cycle = [*[0.0] * 127, 0.731]
+    assert max(dead(cycle * 20 + cycle[:row]) for row in range(1, 128)) < 1
+
+
+def test_what_is_over_is_told_as_such() -> None:
+    over = [*NORMS, *[0.0] * 150, 0.5]
+    assert gauges(GradientZeroDetector, over) == {
+        "grad_norm_zero_rows": 0,
+        "grad_norm_zero_ratio": 0,
+    }
+    spread = gauges(RewardSpreadDetector, [0.25, *[0.0] * 60, 0.25])
+    assert spread == {"reward_std_zero_rows": 0}
 
 
 def rise(values: Sequence[float]) -> float:
@@ -103,6 +136,11 @@ def test_an_entropy_is_compared_with_that_of_the_first_steps() -> None:
     assert gauges(EntropyDetector, falling)["entropy_ratio"] < 0.05
     assert gauges(EntropyDetector, falling[:60])["entropy_ratio"] > 0.05
     assert gauges(EntropyDetector, falling[:30]) == {}
+
+
+def test_an_entropy_below_zero_has_no_ratio() -> None:
+    """Of a distribution over numbers, as of continuous actions."""
+    assert gauges(EntropyDetector, [1.5 - step / 50 for step in range(200)]) == {}
 
 
 def test_a_divergence_is_compared_with_what_was_usual() -> None:

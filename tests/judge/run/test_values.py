@@ -53,7 +53,7 @@ def test_every_quantity_has_its_metric(quantity: str, name: Any) -> None:
 
 
 def test_a_better_source_takes_over_and_a_worse_one_is_ignored_from_then_on() -> None:
-    values = RunValues("r", FileSteps())
+    values = RunValues("r")
     observe(values, sample(loss=9.0, grad_norm=1.0), ValueSource.BAR)
     observe(values, sample(loss=2.0), ValueSource.JSONL)
     observe(values, sample(loss=9.5, grad_norm=1.5), ValueSource.BAR)
@@ -65,7 +65,7 @@ def test_a_better_source_takes_over_and_a_worse_one_is_ignored_from_then_on() ->
 
 def test_a_better_source_of_some_rank_ends_a_worse_one_that_knows_no_rank() -> None:
     """A log began; then came the callback's files. A spike must not ring for both."""
-    values = RunValues("r", FileSteps())
+    values = RunValues("r")
     observe(values, sample(loss=2.0, grad_norm=1.0), ValueSource.JSONL)
     observe(values, sample(rank=1, loss=3.0), ValueSource.CALLBACK)
     observe(values, sample(loss=9.0, grad_norm=1.5), ValueSource.JSONL)
@@ -76,7 +76,7 @@ def test_a_better_source_of_some_rank_ends_a_worse_one_that_knows_no_rank() -> N
 
 
 def test_each_rank_has_its_own_series() -> None:
-    values = RunValues("r", FileSteps())
+    values = RunValues("r")
     observe(values, sample(rank=0, loss=2.0), ValueSource.CALLBACK)
     observe(values, sample(rank=1, loss=3.0), ValueSource.CALLBACK)
     shown = exported(values)
@@ -84,7 +84,7 @@ def test_each_rank_has_its_own_series() -> None:
 
 
 def test_the_rate_of_a_run_is_the_sum_of_what_each_callback_was_given() -> None:
-    values = RunValues("r", FileSteps())
+    values = RunValues("r")
     for step in (1, 2):
         for rank in (0, 1):
             rates = {"samples_per_second": 40.0 * step + rank, "loss": 2.0 + rank}
@@ -97,14 +97,14 @@ def test_the_rate_of_a_run_is_the_sum_of_what_each_callback_was_given() -> None:
 
 
 def test_the_rate_in_a_log_is_that_of_all_ranks() -> None:
-    values = RunValues("r", FileSteps())
+    values = RunValues("r")
     for rank in (0, 1):
         observe(values, sample(1, rank, samples_per_second=160.0), ValueSource.TEXT)
     assert values.statistics()["samples_per_second"].current == 160.0
 
 
 def test_counts_of_what_is_not_finite_begin_at_zero_and_count_a_step_once() -> None:
-    values = RunValues("r", FileSteps())
+    values = RunValues("r")
     assert exported(values)["ldlm_train_nonfinite_total loss"] == 0
     assert observe(values, sample(44, loss=math.nan), ValueSource.JSONL)
     block = {"quantity": "loss", "step": 44}
@@ -126,7 +126,7 @@ def test_counts_of_what_is_not_finite_begin_at_zero_and_count_a_step_once() -> N
 
 
 def test_a_loss_that_the_trainer_hides_behind_a_constant_is_counted() -> None:
-    values = RunValues("r", FileSteps())
+    values = RunValues("r")
     fields = {"quantity": "loss_latent", "hidden": True}
     logged = Event(
         kind="nonfinite_metric", severity="error", run="r", message="m", fields=fields, position=AT
@@ -136,7 +136,7 @@ def test_a_loss_that_the_trainer_hides_behind_a_constant_is_counted() -> None:
 
 
 def test_quantities_are_bounded_and_what_is_dropped_is_counted() -> None:
-    values = RunValues("r", FileSteps())
+    values = RunValues("r")
     many = {f"key_{index}": 1.0 for index in range(MAX_QUANTITIES + 5)}
     observe(values, sample(**many), ValueSource.JSONL)
     assert values.dropped == 5
@@ -155,7 +155,7 @@ def test_a_block_with_too_many_quantities_drops_what_its_rows_would() -> None:
         times=None,
         values=columns,
     )
-    values = RunValues("r", FileSteps())
+    values = RunValues("r")
     values.observe([FileSteps().rows(block, [0.0] * 3, timed=True)], 0.0)
     assert values.dropped == 15
 
@@ -192,7 +192,7 @@ def test_a_block_of_rows_is_taken_in_as_its_rows_one_by_one(
 
 
 def test_a_better_source_that_finds_no_room_does_not_take_the_value_away() -> None:
-    values = RunValues("r", FileSteps())
+    values = RunValues("r")
     observe(values, sample(loss=2.0), ValueSource.TEXT)
     many = {f"layer{index}": 1.0 for index in range(MAX_QUANTITIES)}
     observe(values, sample(rank=0, **many), ValueSource.CALLBACK)

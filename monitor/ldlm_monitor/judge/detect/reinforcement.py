@@ -1,12 +1,13 @@
 """Reinforcement learning: whether a policy's rewards, its entropy or its distance collapse."""
 
+import math
 from array import array
 from collections.abc import Iterator
 from typing import ClassVar
 
 from ldlm_monitor.judge.detect.detector import Detector, Gauges
 from ldlm_monitor.judge.detect.window import ComparedValues, Values, finite, median, middle_of
-from ldlm_monitor.judge.detect.zero_rows import LEAST_ROWS, ZeroRows
+from ldlm_monitor.judge.detect.zero_rows import ZeroRows
 
 RECENT = 20
 """Last logged steps, whose median is compared. A choice: more alert later, fewer follow a batch."""
@@ -35,13 +36,17 @@ class RewardSpreadDetector(Detector):
         self._zeros.extend(values)
 
     def measures(self) -> Iterator[tuple[str, float]]:
-        """The gauge without its prefix `ldlm_detect_`; nothing while rewards differ."""
-        if self._zeros.rows >= LEAST_ROWS:
+        """The gauge without its prefix `ldlm_detect_`; none before rewards were equal for long."""
+        if self._zeros.were_many:
             yield "reward_std_zero_rows", self._zeros.rows
 
 
 class EntropyDetector(Detector):
-    """`entropy_ratio`: the median of the last 20 entropies over that of the first 20."""
+    """`entropy_ratio`: the median of the last 20 entropies over that of the first 20.
+
+    That of a distribution over numbers, as of continuous actions, can be below 0: then a ratio
+    means nothing, and there is none.
+    """
 
     quantity = "entropy"
     gauges: ClassVar[Gauges] = {
@@ -50,17 +55,21 @@ class EntropyDetector(Detector):
 
     def __init__(self) -> None:
         self._first = array("d")
+        self._lowest = math.inf
         self._window = ComparedValues(2 * RECENT, RECENT)
 
     def update(self, values: Values) -> None:
         """Add the next entropies; those that are not finite are ignored."""
         values = finite(values)
         self._first.extend(values[: RECENT - len(self._first)])
+        self._lowest = min(self._lowest, *values, math.inf)
         self._window.extend(values)
 
     def measures(self) -> Iterator[tuple[str, float]]:
-        """The gauge without its prefix `ldlm_detect_`, once 40 entropies above 0 are known."""
-        if self._window.count >= 2 * RECENT and (start := median(self._first)) > 0:
+        """The gauge without its prefix `ldlm_detect_`, once 40 entropies are known."""
+        if self._window.count < 2 * RECENT or self._lowest < 0:
+            return
+        if (start := median(self._first)) > 0:
             yield "entropy_ratio", median(self._window.recent) / start
 
 

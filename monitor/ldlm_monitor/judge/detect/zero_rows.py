@@ -1,7 +1,9 @@
 """Quantities that stand at exactly 0: learning rate, gradient norm, spread of rewards."""
 
+from array import array
 from collections.abc import Iterator
-from itertools import pairwise
+from decimal import Decimal
+from itertools import chain
 from typing import ClassVar
 
 from ldlm_monitor.judge.detect.detector import Detector, Gauges
@@ -9,57 +11,78 @@ from ldlm_monitor.judge.detect.window import RecentValues, Values, finite
 
 WINDOW = 200
 """Last values other than 0, which show the resolution. A choice: of fewer it is known badly."""
+FIRST = 50
+"""First values other than 0, as a warm-up shows more digits than a constant. A choice, as above."""
 KNOWN = 10
 """Values other than 0 needed before the resolution is known."""
 LEAST_UNITS = 20
 """A value of so many units of the resolution does not become 0 by rounding."""
-LEAST_SHARE = 1000
+LEAST_SHARE = 10_000
 """Where values so many times smaller than the largest are logged, what is logged as 0 has no
-effect: less than a thousandth of the largest."""
+effect. A choice: fewer take a last stage of a schedule for 0, which some end at a thousandth."""
 LEAST_ROWS = 20
-"""Least zeros in a row. A choice: more alert later; a schedule ends with fewer, and a batch without
-a gradient is followed by one that has it."""
+"""Least zeros in a row of a learning rate. A choice: more alert later, schedules end with fewer."""
+GRADIENT_ROWS = 100
+"""The same of a gradient norm: some phases of a training freeze what it is taken of."""
+REPEATED = 3
+"""Times the longest row of zeros that was over again: with gradient accumulation, or phases that
+freeze a part, rows of zeros are usual."""
 SCHEDULE_END = 0.1
 """The share of all logged steps that the end of a schedule may stand at 0: a cosine is below a
-thousandth of its peak for its last 2 %, a polynomial of third degree for 10 %."""
+ten-thousandth of its peak for its last 1 %, a polynomial of third degree for 5 %."""
 
 
 class ZeroRows:
     """The zeros at the end of a quantity's values, and whether its log shows small values.
 
-    `rows`: how many of the last values in a row are 0. `count`: how many values there were.
+    `rows`: how many of the last values in a row are 0; `longest`: of those that were followed by
+    others. `count`: how many values there were. `were_many`: `rows` was once `LEAST_ROWS`.
     """
 
     def __init__(self) -> None:
-        self.rows = self.count = 0
+        self.rows = self.count = self.longest = 0
+        self.were_many = False
         self._others = RecentValues(WINDOW)
+        self._first = array("d")
         self._largest = 0.0
 
     def extend(self, values: Values) -> None:
         """Add the next values; NaN and infinities are ignored."""
         zeros = values.count(0.0)
         self.count += len(values)
-        self.rows = self.rows + zeros if zeros == len(values) else _at_end(values)
+        if zeros == len(values):
+            self.rows += zeros
+        elif zeros:
+            for value in values:
+                self.longest = max(self.longest, self.rows if value else 0)
+                self.rows = 0 if value else self.rows + 1
+        else:
+            self.longest, self.rows = max(self.longest, self.rows), 0
+        self.were_many = self.were_many or max(self.rows, self.longest) >= LEAST_ROWS
         others = finite(values)
         if zeros:
             others = [value for value in others if value]
         if others:
             self._others.extend(others)
+            self._first.extend(others[: FIRST - len(self._first)])
             self._largest = max(self._largest, *others)
 
     def is_exact(self) -> bool:
-        """Whether the zeros cannot be small values that the log rounds."""
-        if len(self._others) < KNOWN:
+        """Whether the zeros cannot be small values that the log rounds.
+
+        The last decimal of all values is the log's resolution.
+        """
+        others = self._others.values
+        if len(others) < KNOWN:
             return False
-        ranked = sorted(set(self._others.values))
-        unit = min(later - earlier for earlier, later in pairwise([0.0, *ranked]))
-        small = abs(ranked[0]) * LEAST_SHARE <= self._largest
-        return small or self._others.values[-1] >= LEAST_UNITS * unit
+        unit = 10.0 ** min(map(_exponent, chain(self._first, others)))
+        small = min(map(abs, others)) * LEAST_SHARE <= self._largest
+        return small or abs(others[-1]) >= LEAST_UNITS * unit
 
 
-def _at_end(values: Values) -> int:
-    """How many zeros in a row there are at the end."""
-    return next((place for place, value in enumerate(reversed(values)) if value), len(values))
+def _exponent(value: float) -> int:
+    """That of the last decimal that is not 0: -4 of 0.0025."""
+    return int(Decimal(repr(value)).normalize().as_tuple().exponent)
 
 
 class LearningRateDetector(Detector):
@@ -86,20 +109,20 @@ class LearningRateDetector(Detector):
         self._zeros.extend(values)
 
     def measures(self) -> Iterator[tuple[str, float]]:
-        """The gauges without their prefix `ldlm_detect_`; none while the rate is above 0."""
-        rows = self._zeros.rows
-        if rows >= LEAST_ROWS:
+        """The gauges without their prefix `ldlm_detect_`; none before the rate was 0 for long."""
+        if self._zeros.were_many:
+            rows = self._zeros.rows
+            explained = max(LEAST_ROWS, SCHEDULE_END * self._zeros.count)
             yield "learning_rate_zero_rows", rows
-            if self._zeros.is_exact():
-                explained = max(LEAST_ROWS, SCHEDULE_END * self._zeros.count)
-                yield "learning_rate_zero_ratio", rows / explained
+            yield "learning_rate_zero_ratio", rows / explained if self._zeros.is_exact() else 0.0
 
 
 class GradientZeroDetector(Detector):
     """Logged steps in a row whose gradient norm is 0: `grad_norm_zero_rows` counts them.
 
-    `grad_norm_zero_ratio` is that number over 20 if the zeros are no rounded values. Some trainers
-    log 0 where they have no norm: a norm that was never above 0 shows nothing alone.
+    `grad_norm_zero_ratio` is that number over 100, or over three times the longest such row before,
+    if the zeros are no rounded values. Some trainers log 0 where they have no norm: a norm that was
+    never above 0 shows nothing alone.
     """
 
     quantity = "grad_norm"
@@ -118,9 +141,9 @@ class GradientZeroDetector(Detector):
         self._zeros.extend(values)
 
     def measures(self) -> Iterator[tuple[str, float]]:
-        """The gauges without their prefix `ldlm_detect_`; none while the norm is above 0."""
-        rows = self._zeros.rows
-        if rows >= LEAST_ROWS:
+        """The gauges without their prefix `ldlm_detect_`; none before the norm was 0 for long."""
+        if self._zeros.were_many:
+            rows = self._zeros.rows
+            explained = max(GRADIENT_ROWS, REPEATED * self._zeros.longest)
             yield "grad_norm_zero_rows", rows
-            if self._zeros.is_exact():
-                yield "grad_norm_zero_ratio", rows / LEAST_ROWS
+            yield "grad_norm_zero_ratio", rows / explained if self._zeros.is_exact() else 0.0

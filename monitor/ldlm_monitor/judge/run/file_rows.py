@@ -81,6 +81,14 @@ class FileRows:
         for quantity, cells in self.block.sparse.items():
             yield quantity, tuple(cells.values()), tuple(cells)
 
+    def places(self, quantity: str) -> Sequence[int]:
+        """The places of the rows that have the quantity, rising."""
+        if self.block is None:
+            return _ALONE if quantity in self.last.values else ()
+        if quantity in self.block.values:
+            return range(len(self.times))
+        return tuple(self.block.sparse.get(quantity, ()))
+
     def column(self, quantity: str) -> Sequence[float]:
         """The quantity's value in each row; empty if not each row has it."""
         if self.block is not None:

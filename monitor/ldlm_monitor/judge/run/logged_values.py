@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from ldlm_monitor.base.points import DERIVED_STEP_SECONDS, PACES, Labels, Point
@@ -13,7 +13,7 @@ from ldlm_monitor.base.records import Event, Sample
 from ldlm_monitor.base.snapshot import CurveView, GpuView, Statistics
 from ldlm_monitor.judge.detect import QUANTITIES
 from ldlm_monitor.judge.run.curve import RunCurve, is_charted
-from ldlm_monitor.judge.run.file_rows import FileRows, FileSteps, ValueSource
+from ldlm_monitor.judge.run.file_rows import FileRows, ValueSource
 from ldlm_monitor.judge.run.quantity import (
     NonfiniteCounts,
     QuantityValues,
@@ -22,7 +22,7 @@ from ldlm_monitor.judge.run.quantity import (
     is_of_its_rank,
     labels_of,
 )
-from ldlm_monitor.judge.run.rhythm import KNOWN, SILENCE_RATIO, SILENCE_STEPS, LoggedSteps, Rhythm
+from ldlm_monitor.judge.run.rhythm import Rhythms
 
 MAX_QUANTITIES = 200
 """Most quantities of one rank; values of later ones are dropped. A choice: usual logs have fewer,
@@ -37,19 +37,15 @@ _SMOOTHED = ("steps_per_second", ValueSource.BAR)
 
 
 class RunValues:
-    """The last value of every quantity of one run, per rank, from its best source.
+    """The last value of every quantity of one run, per rank, from its best source."""
 
-    `steps`: the last step of each file.
-    """
-
-    def __init__(self, run: str, steps: FileSteps) -> None:
+    def __init__(self, run: str) -> None:
         self._run = run
-        self._steps = steps
-        self._records: dict[tuple[str, int | None], int] = {}  # of files without steps
         self._by_rank: dict[int | None, dict[str, QuantityValues]] = {}
         self._best: dict[str, ValueSource] = {}
         self._charted: dict[str, ValueSource] = {}
         self.nonfinite = NonfiniteCounts(run)
+        self._rhythms = Rhythms(run)
         self._order = 0
         self.dropped = 0  # values of quantities beyond `MAX_QUANTITIES`
 
@@ -63,11 +59,10 @@ class RunValues:
         for rows in found:
             rank, source = rows.last.rank, rows.source
             quantities = self._by_rank.setdefault(rank, {})
-            steps = rows.steps or self._counted(rows, quantities)
-            whole = LoggedSteps.of(steps)
+            self._rhythms.observe(rows)
             for quantity, column, places in rows.columns():
                 last = rows.sample(places[-1])
-                known = kept = quantities.get(quantity)
+                kept = quantities.get(quantity)
                 if kept is None or kept.source is not source:
                     kept = self._admit(quantity, last, source, len(column))
                 place = places[-1]
@@ -75,11 +70,6 @@ class RunValues:
                 order = self._order + newer
                 if kept is not None:
                     kept.extend(column, rows, places, last, order)
-                    kept.rhythm.extend(_at(steps, places, whole))
-                elif known is not None and known.sample.position.path == last.position.path:
-                    known.rhythm.extend(
-                        _at(steps, places, whole)
-                    )  # other lines of the file have it
                 elif quantity not in self._best or quantity in _OF_THE_RUN:
                     continue
                 if not math.isfinite(column[-1]):  # judged, whatever a better source says of it
@@ -102,41 +92,18 @@ class RunValues:
     def points(self) -> list[Point]:
         """The exported series of all values and counts of non-finite ones."""
         values = [Point(kept.metric, kept.labels, kept.value) for _, kept in self._all()]
-        return values + self.nonfinite.points() + [point for point, _ in self._silences()]
+        silences = [point for point, _ in self._rhythms.points()]
+        return values + self.nonfinite.points() + silences
 
     def evidence(self) -> Iterator[tuple[str, Labels, SourceLine]]:
         """Metric, labels and last line of every series."""
         for _, kept in self._all():
             line = SourceLine(kept.sample.position, kept.sample.step, order=kept.order)
             yield kept.metric, kept.labels, line
-        for point, kept in self._silences():
-            line = SourceLine(kept.sample.position, kept.sample.step, order=kept.order)
-            yield point.name, point.labels, line
+        for point, first_without in self._rhythms.points():
+            if first_without is not None:
+                yield point.name, point.labels, first_without
         yield from self.nonfinite.evidence()
-
-    def _counted(self, rows: FileRows, known: Mapping[str, QuantityValues]) -> tuple[int]:
-        """Where a record without a step stands: at its file's step, or by its number.
-
-        Records are counted that have what came regularly: an evaluation's rows are no steps.
-        """
-        step = self._steps.last.get(rows.key)
-        if step is None:
-            step = self._records.get(rows.key, 0)
-            regular = {name for name, kept in known.items() if kept.rhythm.count >= KNOWN}
-            if not regular or not regular.isdisjoint(rows.last.values):
-                step = self._records[rows.key] = step + 1
-        return (step,)
-
-    def _silences(self) -> Iterator[tuple[Point, QuantityValues]]:
-        """For how long quantities have not come, while their files' steps go on."""
-        for quantity, kept in self._all():
-            sample = kept.sample
-            key = (sample.position.path, sample.rank)
-            step = self._steps.last.get(key, self._records.get(key, 0))
-            if found := kept.rhythm.silence(step):
-                labels = labels_of(self._run, sample.rank, (("name", quantity),))
-                for name, value in zip((SILENCE_STEPS, SILENCE_RATIO), found, strict=True):
-                    yield Point(name, labels, value), kept
 
     def last(self, quantity: str) -> float | None:
         """A quantity's last value, of the first rank to report; None if no rank reports it."""
@@ -239,7 +206,6 @@ class RunValues:
             quantities[quantity] = kept
         else:
             kept.recent.clear()
-            kept.rhythm = Rhythm()
             kept.source = source
             kept.fresh = fresh
         kept.curve = self._new_curve(quantity, source)
@@ -256,13 +222,6 @@ class RunValues:
         for rank, quantities in self._by_rank.items():
             if rank != but:
                 quantities.pop(quantity, None)
-
-
-def _at(steps: Sequence[int], places: Sequence[int], whole: LoggedSteps) -> LoggedSteps:
-    """The steps of the rows at `places`; `whole` is what all rows give."""
-    return (
-        whole if len(places) == whole.count else LoggedSteps.of([steps[place] for place in places])
-    )
 
 
 def _statistics(current: float, recent: list[float], nonfinite: int) -> Statistics:

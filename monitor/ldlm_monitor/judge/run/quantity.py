@@ -16,7 +16,6 @@ from ldlm_monitor.base.snapshot import NonfiniteView
 from ldlm_monitor.judge.detect import CITED, GAUGES_OF
 from ldlm_monitor.judge.run.curve import RunCurve
 from ldlm_monitor.judge.run.file_rows import FileRows, ValueSource
-from ldlm_monitor.judge.run.rhythm import Rhythm
 
 
 def is_of_its_rank(quantity: str, source: ValueSource) -> bool:
@@ -117,7 +116,6 @@ class QuantityValues:
     curve: RunCurve | None = None
     order: int = 0
     value: float = math.nan
-    rhythm: Rhythm = field(default_factory=Rhythm)
     recent: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
 
     def extend(

@@ -40,7 +40,7 @@ class TrainingRun:
         self._viewed: tuple[object, RunView] | None = None  # the last view, and what was judged
         self._curves: Mapping[str, CurveView] | None = None
         self.life = Lifecycle(started, stall, first)
-        self.values = RunValues(name, self.life.steps)
+        self.values = RunValues(name)
         self.progress = Progress(self.life)
         self.steps = AccountedSteps()
         self.findings = Findings(self.life)
