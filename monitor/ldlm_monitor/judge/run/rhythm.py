@@ -20,7 +20,7 @@ GAPS = 20
 POSITIONS = frozenset(
     {"progress", "total_steps", "eval_progress", "skip_progress", "epoch_progress"}
 )
-"""Values that tell where a run is: rows of training, evaluation and bars have them."""
+"""Values that say where a run is: rows of training, evaluation and bars have them."""
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class Rhythm:
     since: SourceLine | None = None
     was_missed: bool = False
 
-    def hear(self, rows: FileRows, places: Sequence[int]) -> None:
+    def observe(self, rows: FileRows, places: Sequence[int]) -> None:
         """Add rows of which those at `places` have the quantity."""
         before = self.silent + places[0]
         within = max((later - earlier - 1 for earlier, later in pairwise(places)), default=0)
@@ -87,7 +87,7 @@ class Rhythms:
         known = self._by_rank.setdefault(rows.last.rank, {})
         for name in WATCHED:
             if places := rows.places(name):
-                known.setdefault(name, Rhythm()).hear(rows, places)
+                known.setdefault(name, Rhythm()).observe(rows, places)
             elif name in known:
                 known[name].miss(rows)
 
