@@ -21,9 +21,10 @@ class _Track:
         self.items: deque[tuple[_Item, Sequence[float], Chunk | None]] = deque()
         self.at = 0
 
-    def times(self) -> Iterator[float]:
-        """When the rows come."""
-        return islice(chain(*(times for _, times, _ in [*self.items])), self.at, None)
+    def times(self, count: int) -> Iterator[float]:
+        """When the next rows come, `count` of them or more; items may be taken meanwhile."""
+        first = [times for _, times, _ in islice(self.items, count + 1)]
+        return islice(chain(*first), self.at, None)
 
     def ends(self) -> float:
         """When the first row comes that is not of the block in front; infinite without one."""
@@ -90,8 +91,9 @@ class RowsInOrder:
                 yield found
             return
         tracks = [*self._tracks.items()]
-        moments = [zip(track.times(), repeat(index)) for index, (_, track) in enumerate(tracks)]
-        for when, index in islice(merge(*moments), len(tracks)):
+        count = len(tracks)
+        moments = [zip(each.times(count), repeat(index)) for index, (_, each) in enumerate(tracks)]
+        for when, index in islice(merge(*moments), count):
             if when >= until:
                 break
             path, track = tracks[index]
