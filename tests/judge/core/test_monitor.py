@@ -16,6 +16,7 @@ from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.base.records import Event, Position, Sample
 from ldlm_monitor.judge.core.evaluation_schedule import AT_ONCE, WINDOW_SECONDS
 from ldlm_monitor.judge.core.monitor import Monitor
+from ldlm_monitor.judge.core.packaged_rules import packaged_set
 from ldlm_monitor.judge.run.stall import Stall
 from ldlm_monitor.logs.parse import Parser
 from ldlm_promrules.alerting import load_rules
@@ -156,6 +157,18 @@ def test_an_urgent_fact_has_its_run_judged_at_once_and_the_others_at_their_slots
     found = one.wait(10)
     assert reported(found) == [("LossScaleCollapsed", "firing")]
     assert [each.time - START for each in found] == [10]
+
+
+def test_an_urgent_fact_after_a_reload_ends_no_alert_of_another_run() -> None:
+    monitor = Monitor()
+    one, other = (Feeder(monitor, f"{name}.jsonl") for name in ("one", "other"))
+    for feeder in (one, other):
+        feeder.append('{"step": 1, "loss": 2.5}\n', 1)
+    other.append('{"step": 2, "loss": NaN}\n', 2)
+    one.wait(10)
+    monitor.reconfigure(packaged_set(), Stall())
+    found = one.append('{"step": 2, "loss": NaN}\n', 11) + one.wait(20)
+    assert [(each.labels["run"], each.state) for each in found] == [("one", "firing")]
 
 
 def test_a_view_of_a_run_is_made_anew_when_the_run_changes() -> None:

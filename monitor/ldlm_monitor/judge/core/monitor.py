@@ -165,6 +165,7 @@ class Monitor:
         """Judge by other rules and stall limits; alerts whose rule's name stays go on."""
         self.engine.replace_rules(rules)
         self.runs.set_stall(stall)
+        self._scraped = {}
         self._changed()
 
     def hold(self, read_to: Mapping[str, float]) -> None:
@@ -281,7 +282,7 @@ class Monitor:
         self.runs.touch(run)
         self._changed()
         at_once = urgent is not None and self._throttle.is_at_once(run.name, urgent, self.clock)
-        # The first evaluation is of all: nothing of the others is known.
+        # The first evaluation by these rules is of all: nothing of the others is known.
         return self._evaluate(self.clock, run.name if self._scraped else None) if at_once else []
 
     def complete_blocks(self, now: float) -> list[Transition]:

@@ -28,7 +28,7 @@ def _alert(alert: ActiveAlert[Expression]) -> dict[str, Any]:
     since = alert.absent_since
     return ({} if since is None else {"keepFiringSince": iso(since)}) | {
         "labels": {"alertname": alert.rule.name, **alert.labels},
-        "annotations": alert.annotations,
+        "annotations": dict(alert.annotations),
         "state": alert.state,
         "activeAt": iso(alert.active_at),
         "value": decimal_text(alert.value),
