@@ -66,11 +66,11 @@ def test_the_line_of_a_run_lacks_what_is_not_known() -> None:
     assert [*StatusLines().of(snapshot(run), NOW)] == [HEAD + "gpt  HEALTHY running  step 0"]
 
 
-def test_the_one_active_run_has_its_line_each_time_and_stands_last() -> None:
+def test_the_one_active_run_has_its_line_each_time_and_stands_first() -> None:
     ended = RUN.model_copy(update={"name": "old", "state": "finished", "ended_at": 1.0})
     lines, state = StatusLines(), snapshot(RUN, ended)
     first, second = [*lines.of(state, NOW)], [*lines.of(state, NOW)]
-    assert first == [HEAD + "old  HEALTHY finished", HEAD + "gpt  HEALTHY running"]
+    assert first == [HEAD + "gpt  HEALTHY running", HEAD + "old  HEALTHY finished"]
     assert second == [HEAD + "gpt  HEALTHY running"]
 
 
@@ -98,10 +98,12 @@ def test_runs_that_have_all_ended_are_counted_by_their_ends() -> None:
     assert [*lines.of(snapshot(*state), NOW)] == found[:1]
 
 
-def test_of_many_changed_runs_twenty_have_a_line() -> None:
+def test_of_many_changed_runs_the_twenty_worst_have_a_line() -> None:
     assert len([*StatusLines().of(snapshot(*runs(SHOWN_RUNS)), NOW)]) == 1 + SHOWN_RUNS
-    found = [*StatusLines().of(snapshot(*runs(SHOWN_RUNS + 2)), NOW)]
-    assert found[1] == HEAD + "run2  HEALTHY running"
+    many = runs(SHOWN_RUNS + 2)
+    many[-1] = many[-1].model_copy(update={"health": "CRITICAL"})
+    found = [*StatusLines().of(snapshot(*many), NOW)]
+    assert found[1:3] == [HEAD + "run21  CRITICAL running", HEAD + "run0  HEALTHY running"]
     assert found[-1] == HEAD + "and 2 more have changed"
     assert (len(found), SHOWN_RUNS) == (22, 20)
 

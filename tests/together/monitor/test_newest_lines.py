@@ -11,7 +11,7 @@ from ldlm_monitor.base.snapshot import ReadingView, RunView, Snapshot
 from ldlm_monitor.base.text.format import iso
 from ldlm_monitor.base.text.lines import StatusLines
 from ldlm_monitor.finished.report.plain_text import health_report
-from ldlm_monitor.service.cli.report import run_page
+from ldlm_monitor.service.cli.health_report import run_page
 from ldlm_monitor.service.config import Settings
 from ldlm_monitor.service.daemon.local_source import LocalSource
 from ldlm_monitor.service.mcp.agent_answers import Tools
