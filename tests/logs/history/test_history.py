@@ -1,6 +1,7 @@
 """Files that are already there, placed in time and merged."""
 
 import os
+from datetime import datetime
 from itertools import accumulate, pairwise
 from pathlib import Path
 
@@ -90,6 +91,14 @@ def test_lines_that_a_container_stamped_came_then_whenever_they_were_copied(
     times = [when for when, chunk, _ in history.play() if chunk.data]
     assert times == [pytest.approx(END + n, abs=0.6) for n in range(4)]
     assert history.end == times[-1]
+
+
+def test_a_timeout_of_half_an_hour_below_the_last_stamp_is_no_other_zone(tmp_path: Path) -> None:
+    local = datetime.fromtimestamp(END - 1800).astimezone()
+    stamped = f"{local:%Y-%m-%d %H:%M:%S} step 1 | loss 2.5\n"
+    log = written(tmp_path / "a.log", stamped + "RuntimeError: Timed out waiting 1800000ms\n")
+    first, *_ = place([log], RunNames()).play()
+    assert first[0] == END - 1800
 
 
 def test_rows_that_tell_their_times_come_in_pieces_at_the_time_of_the_last_row(

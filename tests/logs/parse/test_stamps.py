@@ -14,9 +14,12 @@ def unix(text: str) -> float:
 WRITTEN = unix("2026-08-22T12:00:00")
 
 
-def times(*lines: str, written: float = WRITTEN, zone: float = 0.0) -> list[float]:
+def times(
+    *lines: str, written: float = WRITTEN, zone: float = 0.0, is_last: bool = True
+) -> list[float]:
     text = "".join(f"{line}\n" for line in lines).encode()
-    return [when for _, when in placed(stamps(text), written, lambda *_: zone)]
+    found = placed(stamps(text), written, lambda *_: zone, is_last=is_last)
+    return [when for _, when in found]
 
 
 @pytest.mark.parametrize(
@@ -53,6 +56,15 @@ def test_a_time_without_zone_is_of_this_hosts_zone() -> None:
 def test_a_time_that_would_be_after_the_last_write_was_at_the_last_write() -> None:
     found = times("2026-08-22 17:00:00 a", "2026-08-22 17:30:00 b")
     assert found == [WRITTEN - 1800, WRITTEN]
+
+
+@pytest.mark.parametrize(("is_last", "late"), [(True, 0.0), (False, 1800.0)])
+def test_half_an_hour_before_the_last_write_is_a_zone_in_the_last_line_alone(
+    is_last: bool, late: float
+) -> None:
+    """Below it, a line without a stamp may have come after a timeout."""
+    found = times("2026-08-22 11:29:00 a", "2026-08-22 11:30:00 b", is_last=is_last)
+    assert found == [WRITTEN - late - 60, WRITTEN - late]
 
 
 def test_zoned_times_of_the_same_file_place_those_without_zone() -> None:

@@ -86,7 +86,8 @@ class Stretch:
                 if len(kept) > _MOST_TIMES:
                     del kept[1::2]
                     apart *= 2
-        lines = placed(kept, self.written_at, _ahead_here)
+        is_last = self.ends_with_a_time
+        lines = placed(kept, self.written_at, _ahead_here, is_last=is_last)
         if spread:
             lines = with_ends(lines, self.ends)
         found = lines[:1]

@@ -99,13 +99,17 @@ def _zone(zone: bytes | None) -> float:
     return -seconds if zone.startswith(b"-") else seconds
 
 
-def placed(found: Iterable[Stamp], last_write: float, ahead: Ahead) -> list[tuple[int, float]]:
+def placed(
+    found: Iterable[Stamp], last_write: float, ahead: Ahead, *, is_last: bool
+) -> list[tuple[int, float]]:
     """Offset and Unix seconds of each stamp, in order; times never fall.
 
     Times without a zone are of the file's other times if these have one, else `ahead` of UTC; then
-    the last one was not after `last_write` (Unix seconds), and not quarter hours before it, as on a
-    host in another zone, but at it. Stamps without a year are of the year in which they are nearest
-    to those with one, else of the last year in which they are not after the last write.
+    the last one was not after `last_write` (Unix seconds). Where it `is_last`, of the file's last
+    line, it was not quarter hours before that either, as on a host in another zone, but at it:
+    without a stamp, that line may have come after a timeout of half an hour. Stamps without a year
+    are of the year in which they are nearest to those with one, else of the last year in which they
+    are not after the last write.
     """
     latest = last_write + ahead(last_write, False)
     stamped = [
@@ -116,10 +120,10 @@ def placed(found: Iterable[Stamp], last_write: float, ahead: Ahead) -> list[tupl
         times = [each.when if each.zoned else each.when - zone for each in stamped]
     else:
         times = _of_this_host(stamped, last_write, ahead)
-    local = [when for each, when in zip(stamped, times, strict=True) if not each.zoned]
-    by = _behind(last_write - local[-1]) if local else 0.0
-    moved = (when if each.zoned else when + by for each, when in zip(stamped, times, strict=True))
-    return list(zip((each.offset for each in stamped), accumulate(moved, max), strict=True))
+        if stamped and not stamped[-1].zoned:
+            by = _behind(last_write - times[-1], is_last=is_last)
+            times = [when + by for when in times]
+    return list(zip((each.offset for each in stamped), accumulate(times, max), strict=True))
 
 
 def _of_this_host(stamped: list[Stamp], last_write: float, ahead: Ahead) -> list[float]:
@@ -143,10 +147,10 @@ def _of_this_host(stamped: list[Stamp], last_write: float, ahead: Ahead) -> list
     return times[::-1]
 
 
-def _behind(late: float) -> float:
+def _behind(late: float, *, is_last: bool) -> float:
     """Seconds by which local times are wrong, of which the last is `late` before the last write."""
     quarters = round(late / _QUARTER) * _QUARTER
-    is_zone = 0 < quarters <= _DAY and abs(late - quarters) <= _ROUNDED
+    is_zone = is_last and 0 < quarters <= _DAY and abs(late - quarters) <= _ROUNDED
     return late if late < -1.0 else quarters if is_zone else 0.0
 
 
