@@ -187,6 +187,21 @@ def test_what_was_read_late_is_no_stall_after_a_kill(
     assert stalls(watched) == ["TrainingStalled firing"]
 
 
+def test_a_recorded_hold_takes_no_pace_away(judged: Judged, tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "a.rec", "*", NOW)
+    for at in range(0, 60, 2):
+        text = rows(at, at + 2).encode()
+        recorder.fed(Chunk("a.jsonl", (1, 1, 0), at * len(text) // 2, 1, text), "a", NOW + at)
+    recorder.passed(NOW + 60, read_to={"a": NOW + 59})
+    recorder.close()
+    reel = of_recording(tmp_path / "a.rec", Settings(files=("x.log",), stall=STALL), tmp_path)
+    for piece in reel.pieces:
+        piece.play()
+    held, (played,) = judged.monitor.runs.get("a"), reel.monitor.runs
+    assert held is not None
+    assert played.progress.step_seconds == held.progress.step_seconds
+
+
 def test_a_recording_of_a_late_monitor_plays_without_a_stall(
     watched: Watched, tmp_path: Path
 ) -> None:

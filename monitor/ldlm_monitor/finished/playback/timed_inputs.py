@@ -101,7 +101,8 @@ def of_recording(path: Path, settings: MonitorSettings, folder: Path) -> TimedIn
             case Passed(read_to=None, left_out=0.0, ends=None) | Begun():
                 return monitor.tick(entry.at)
             case Passed():
-                monitor.leave_out(entry.left_out)
+                if entry.left_out:
+                    monitor.leave_out(entry.left_out)
                 if entry.read_to is not None:
                     monitor.hold(entry.read_to)
                 if entry.ends is not None:
