@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from ldlm_monitor.service.state.state_dir import StateDir, default_state_dir
 from ldlm_monitor.service.state.state_store import State, StateStore
 
 FILE = (1, 2, 0)
+BAR = "Training:   1%|#         | "
 ALERT = AlertView(
     name="NonFiniteLoss",
     state="firing",
@@ -144,6 +146,32 @@ def test_bytes_of_one_second_are_one_row_unless_another_file_came_between(folder
         (11.0, "b.log", 0, 2, 1, "records"),
         (11.2, "a.log", 9, 12, 10, "records"),
     ]
+    store.close()
+
+
+def test_what_came_late_is_spread_over_its_files_chunks_and_no_block_is_cut(folder: Path) -> None:
+    before, after = ("".join(f"{BAR}{step}/900 [00:01<09:00]\n" for step in range(40)),) * 2
+    block = "Traceback (most recent call last):\n" + "  File x, line 1, in y\n    z()\n" * 40
+    text = before + block + after
+    cut, last = len(before) + len(block) // 2, len(text) - len(after) // 2
+    store = opened(folder)
+    for begin, end in ((0, last), (last, len(text))):  # urgent bytes are noted first
+        ends = sorted({begin, max(begin, cut), end})
+        both = [
+            replace(chunk(text[one:two], one), line=text.count("\n", 0, one) + 1)
+            for one, two in pairwise(ends)
+        ]
+        store.read_log.note(both, 100.0, since=40.0)
+    found = store.read_log.arrivals()
+    begun = [each.start for each in found]
+    assert begun == [0, *(each.stop for each in found[:-1])]
+    assert not [at for at in begun if len(before) < at < len(before) + len(block)]
+    times = [each.at for each in found]
+    assert times == sorted(times)
+    assert 40.0 < times[0] < 50.0
+    assert len(set(times)) > 6
+    assert times[-1] == 100.0
+    assert [each.line for each in found] == [text.count("\n", 0, at) + 1 for at in begun]
     store.close()
 
 

@@ -8,13 +8,17 @@ that are in no log (the findings of `probe`) are stored whole.
 import json
 import math
 import sqlite3
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeAlias
 
 from ldlm_monitor.base.arrival import Arrival, Kind
 from ldlm_monitor.base.chunk import Chunk, FileId
 from ldlm_monitor.base.records import MAX_COUNT, Heartbeat, Record, from_json, to_json
+from ldlm_monitor.logs.parse import clock_marks
+from ldlm_monitor.logs.parse.stamps import stamps
 from ldlm_monitor.service.state.database import Database
 
 SCHEMA = """
@@ -68,6 +72,7 @@ class ObservedRecords:
     record: Record
 
 
+_File: TypeAlias = tuple[str, FileId]
 _Row: TypeAlias = tuple[int, float, int, int, int, int, Kind]  # a row of the table `arrival`
 
 
@@ -80,15 +85,28 @@ class ReadLog:
         self._ended: set[str] = set()
         self.last = self._rows = 0
         self._prolonged: tuple[int, int, int] | None = None
+        self._noted_at, self._noted = math.inf, set[_File]()
         database.load(self._load)
 
     def note(self, chunks: Sequence[Chunk], at: float, since: float = math.inf) -> None:
         """Store that `chunks` were read at `at` (Unix seconds); committed on return.
 
         Chunks of one file within one second, with none of another file between, are one row. What
-        nobody could read from `since` on is spread over that time: a restart finds no silence.
+        nobody could read from `since` on is spread over that time: a restart finds no silence. What
+        else of a file is noted at the same `at` came behind that.
         """
-        rows = [self._row(each) for chunk in chunks for each in _spread(chunk, min(since, at), at)]
+        if at != self._noted_at:
+            self._noted_at, self._noted = at, set()
+        files: dict[_File, list[Chunk]] = {}
+        for chunk in chunks:
+            files.setdefault((chunk.path, chunk.file), []).append(chunk)
+        ends = {
+            file: _ends(found, at if file in self._noted else min(since, at), at)
+            for file, found in files.items()
+        }
+        self._noted |= files.keys()
+        pieces = (_pieces(chunk, ends[chunk.path, chunk.file], at) for chunk in chunks)
+        rows = [self._row(each) for each in chain.from_iterable(pieces)]
         self._database.run(lambda db: self._insert(db, rows))
         if self._rows > MAX_ARRIVALS:
             self._rows = self._database.run(_thin_out)
@@ -267,26 +285,44 @@ def arrival_of(chunk: Chunk, at: float) -> Arrival:
     return Arrival(at, chunk.path, chunk.file, chunk.offset, stop, chunk.line, kind)
 
 
-def _spread(chunk: Chunk, since: float, at: float) -> Iterator[Arrival]:
-    """The arrivals of a chunk that came evenly from `since` to `at` (Unix seconds)."""
-    whole = arrival_of(chunk, at)
-    count = math.ceil((at - since) / SPREAD_SECONDS)
-    if whole.kind != "records" or chunk.framed is not None:
-        count = 1
-    start, line, data = 0, chunk.line, chunk.data
+def _ends(chunks: Iterable[Chunk], since: float, at: float) -> list[tuple[int, float]]:
+    """Where rows end, and when, of a file's chunks that came evenly from `since` to `at` (Unix s).
+
+    Only before what begins a record for sure, a row, a training's bar or a line with a time: a
+    traceback whose lines do not come at once would be another event after a restart.
+    """
+    if (count := math.ceil((at - since) / SPREAD_SECONDS)) <= 1:
+        return []
+    read = [each for each in chunks if arrival_of(each, at).kind == "records"]
+    if not read or read[0].framed is not None:
+        return []
+    begin, stop = read[0].offset, read[-1].offset + len(read[-1].data)
+    records = [place for chunk in read for place in _records(chunk)]
+    found: dict[int, float] = {}
     for number in range(1, count):
-        end = _next_record(data, max(len(data) * number // count, start))
-        if start < end < len(data):
-            came = since + (at - since) * number / count
-            first, stop = chunk.offset + start, chunk.offset + end
-            yield whole._replace(at=came, start=first, stop=stop, line=line)
-            line += data.count(b"\n", start, end)
+        index = bisect_left(records, begin + (stop - begin) * number // count)
+        if index < len(records):
+            found.setdefault(records[index], since + (at - since) * number / count)
+    return list(found.items())
+
+
+def _records(chunk: Chunk) -> list[int]:
+    """The offsets of what begins a record for sure, in order."""
+    marks = [*clock_marks(chunk.data, rows=True), *clock_marks(chunk.data)]
+    places = [each.offset for each in marks] + [each.offset for each in stamps(chunk.data)]
+    return sorted(chunk.offset + each for each in places)
+
+
+def _pieces(chunk: Chunk, ends: Iterable[tuple[int, float]], at: float) -> Iterator[Arrival]:
+    """The arrivals of a chunk, of which the last bytes of its file came at `at` (Unix seconds)."""
+    whole = arrival_of(chunk, at)
+    start, line = whole.start, whole.line
+    for end, came in ends:
+        if end >= whole.stop:
+            at = came
+            break
+        if end > start:
+            yield whole._replace(at=came, start=start, stop=end, line=line)
+            line += chunk.data.count(b"\n", start - whole.start, end - whole.start)
             start = end
-    yield whole._replace(start=chunk.offset + start, line=line)
-
-
-def _next_record(data: bytes, place: int) -> int:
-    """Where the first record begins that lies wholly behind `place`; -1 if none does."""
-    ends = [end for end in (data.find(b"\n", place), data.find(b"\r", place)) if end >= 0]
-    end = min(ends, default=-2)
-    return end + 2 if data[end : end + 2] == b"\r\n" else end + 1
+    yield whole._replace(at=at, start=start, line=line)
