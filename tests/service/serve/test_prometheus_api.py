@@ -286,7 +286,7 @@ def test_a_busy_monitor_is_unavailable(serve: Callable[..., Api]) -> None:
 
 def test_no_secret_is_shown_or_can_be_guessed_by_a_matcher(serve: Callable[..., Api]) -> None:
     monitor, secret = Monitor(), "hf_abcdefghijklmnopqrstuvwxyz"
-    line = b"step 1/10 loss 2.5\n"
+    line = b"step 1/10 loss nan\n"
     monitor.feed(Chunk(f"{secret}.log", (1, 1, 0), 0, 1, line), START)
     monitor.tick(START + 5)
     api = serve(lambda question: question(monitor))
@@ -296,6 +296,8 @@ def test_no_secret_is_shown_or_can_be_guessed_by_a_matcher(serve: Callable[..., 
     assert api.data("query", query='ldlm_train_loss{run=~".*redacted.*"}')["result"]
     for path in ("series?match[]=ldlm_train_loss", "label/run/values", "rules", "alerts"):
         assert secret.encode() not in api.client.ask(f"/prometheus/api/v1/{path}").body
+    alerts = {each["labels"]["alertname"]: each for each in api.data("alerts")["alerts"]}
+    assert "[redacted]" in alerts["NonFiniteLoss"]["annotations"]["summary"]
 
 
 @pytest.mark.parametrize(
