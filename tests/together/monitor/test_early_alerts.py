@@ -14,16 +14,35 @@ from ldlm_monitor.service.notify.policy import Policy, StreamPolicy
 from tests.together.watching import NOW, SLACK, Watching, append
 
 PLACE = "a message that can be edited"
+OUT_OF_MEMORY = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
+CRASH = """Traceback (most recent call last):
+  File "train.py", line 3, in <module>
+RuntimeError: CUDA error: an illegal memory access was encountered
+"""
+WATCHDOG = (
+    "[rank3]:[E ProcessGroupNCCL.cpp:629] [Rank 3] Watchdog caught collective operation timeout: "
+    "WorkNCCL(SeqNum=1204, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for "
+    "600026 milliseconds before timing out.\n"
+)
+
+
+def stamp(at: float) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} - INFO - "
 
 
 def steps(count: int, last: str = "2.5", end: float = NOW) -> str:
     """Steps with their times, one a second, up to `end`; the loss of the last one is `last`."""
     lines = []
     for step in range(count):
-        at = datetime.fromtimestamp(end - (count - 1 - step), UTC)
+        at = stamp(end - (count - 1 - step))
         loss = last if step == count - 1 else f"2.{step % 7}"
-        lines.append(f"{at:%Y-%m-%d %H:%M:%S} - INFO - step {step} loss {loss} lr 1e-4\n")
+        lines.append(f"{at}step {step} loss {loss} lr 1e-4\n")
     return "".join(lines)
+
+
+def uploads(begin: float, end: float) -> str:
+    """What a launcher writes of a run that has ended, once a minute."""
+    return "".join(f"{stamp(at)}uploading logs\n" for at in range(int(begin), int(end), 60))
 
 
 class Start:
@@ -75,8 +94,11 @@ def start(
     return Start(tmp_path, request.param)
 
 
-def test_a_nan_is_sent_at_once_and_the_judged_alert_takes_its_message(start: Start) -> None:
-    append(start.folder / "alpha.log", steps(400, "NaN"), NOW + 3)
+@pytest.mark.parametrize("name", ["alpha", "hf_AbCdEfGhIjKlMnOpQrStUvWxYz012345"])
+def test_a_nan_is_sent_at_once_and_the_judged_alert_takes_its_message(
+    start: Start, name: str
+) -> None:
+    append(start.folder / f"{name}.log", steps(400, "NaN"), NOW + 3)
     sent = start.turn(NOW + 10)
     edited = ["update NonFiniteLoss firing"] if isinstance(start.policy, Policy) else []
     assert sent == ["first NonFiniteLoss firing", *edited]
@@ -113,18 +135,62 @@ def test_what_the_history_does_not_confirm_is_closed_with_one_line(start: Start)
     append(log, steps(400), NOW + 15)
     start.turn(NOW + 20)
     closed = [each for message in start.got for each in message.news][-1]
-    assert (closed.alert, closed.state, closed.reason) == ("NonFiniteLoss", "resolved", UNCONFIRMED)
+    assert (closed.alert, closed.state, closed.reason) == ("NonFiniteLoss", "unknown", UNCONFIRMED)
     assert start.turn(NOW + 30) == []
 
 
-def test_a_run_that_went_on_since_is_resolved(start: Start) -> None:
+@pytest.mark.parametrize(
+    ("later", "written", "state"),
+    [
+        (steps(15, end=NOW + 15).replace("step ", "step 4"), 15, "resolved"),
+        (CRASH + uploads(NOW + 60, NOW + 1200), 1140, "ended"),
+    ],
+    ids=["went on", "crashed"],
+)
+def test_what_is_over_since_has_the_end_that_its_history_shows(
+    start: Start, later: str, written: float, state: str
+) -> None:
     append(start.folder / "alpha.log", steps(400, "NaN"), NOW)
     start.turn(NOW + 10, killed=True)
-    later = steps(15, end=NOW + 15).replace("step ", "step 4")
-    append(start.folder / "alpha.log", later, NOW + 15)
-    start.turn(NOW + 330)
+    append(start.folder / "alpha.log", later, NOW + written)
+    start.turn(NOW + written + 315)
     news = [each for message in start.got for each in message.news]
-    assert [each.state for each in news if each.alert == "NonFiniteLoss"] == ["firing", "resolved"]
+    first, over = [each for each in news if each.alert == "NonFiniteLoss"]
+    assert (first.state, over.state, over.started_at) == ("firing", state, first.started_at)
+    assert UNCONFIRMED not in over.summary + over.reason
+    assert start.turn(NOW + written + 325) == []
+
+
+def slow_steps(first: int, last: int) -> str:
+    """One a minute, the last of them numbered 40 at `NOW`."""
+    return "".join(
+        f"{stamp(NOW - 60 * (40 - step))}step {step} loss 2.{step % 7}\n"
+        for step in range(first, last + 1)
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        slow_steps(0, 10) + OUT_OF_MEMORY + slow_steps(11, 40),
+        "step 1 loss 2.5\n" + OUT_OF_MEMORY + "step 2 loss 2.4\n",
+        slow_steps(0, 20) + CRASH + uploads(NOW - 1200, NOW),
+        slow_steps(0, 30) + WATCHDOG,
+    ],
+    ids=["survived", "survived without times", "crashed long ago", "stands at a time of long ago"],
+)
+def test_what_is_over_by_the_newest_lines_waits_for_the_history(start: Start, text: str) -> None:
+    append(start.folder / "alpha.log", text, NOW)
+    start.turn(NOW + 5)
+    assert not start.early
+    assert not any(each.reason == UNCONFIRMED for message in start.got for each in message.news)
+
+
+def test_the_start_of_a_long_log_is_not_among_its_newest_lines(start: Start) -> None:
+    text = steps(1, "NaN", NOW - 400) + steps(400) + CRASH
+    append(start.folder / "alpha.log", text, NOW)
+    start.turn(NOW + 5)
+    assert {each.alert for message in start.early for each in message.news} == {"GpuError"}
 
 
 @pytest.mark.parametrize("ago", [4000.0, 8000.0])

@@ -122,8 +122,9 @@ def test_a_failure_in_the_newest_lines_is_the_reason(start: Start, text: str, sa
     assert said in first_of(start)["alpha"].because
 
 
-def test_a_failure_that_stands_far_above_is_not_the_newest(start: Start) -> None:
-    append(start.folder / "alpha.log", TRACEBACK + steps(3000), NOW)
+@pytest.mark.parametrize("count", [3000, 2])
+def test_a_failure_that_steps_follow_is_not_the_newest(start: Start, count: int) -> None:
+    append(start.folder / "alpha.log", TRACEBACK + steps(count), NOW)
     start.turn(NOW + 1)
     assert not first_of(start)["alpha"].reasons
 

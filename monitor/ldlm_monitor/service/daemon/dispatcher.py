@@ -12,12 +12,12 @@ from ldlm_monitor.base.text.lines import transition_line
 from ldlm_monitor.base.text.sanitize import plain
 from ldlm_monitor.service.notify.courier import Courier
 from ldlm_monitor.service.notify.incident_log import IncidentLog
-from ldlm_monitor.service.notify.message import Notification, from_transition
+from ldlm_monitor.service.notify.message import Notification, fit, from_transition
 from ldlm_monitor.service.notify.outbox import Outbox
 from ldlm_monitor.service.notify.silences import Silences
 
 EARLY = " (by the newest lines; the history before them is being read)"
-UNCONFIRMED = "its history, read since, does not show it now"
+UNCONFIRMED = "its history, read since, does not show it"
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ def _unconfirmed(early: Notification, now: float) -> Transition:
     return Transition(
         time=now,
         alert=early.alert,
-        state="resolved",
+        state="unknown",  # no recovery: what it watches may have failed otherwise
         previous="firing",
         reason=UNCONFIRMED,
         labels=early.labels,
@@ -104,7 +104,7 @@ class Dispatcher:
         found: list[tuple[Transition, bool]] = []
         over = 0
         for transition, news in passed:
-            key, firing = transition.key, transition.state == "firing"
+            key, firing = fit(transition.key), transition.state == "firing"
             if transition.state == "pending" or key in early:
                 continue
             if not news:
@@ -137,15 +137,20 @@ class Dispatcher:
         passed: Iterable[tuple[Transition, bool]],
         now: float,
     ) -> None:
-        """Give alerts that were sent `early` their messages, or close these."""
-        last = {each.key: each for each, _ in passed if each.state != "pending"}
+        """Give alerts that were sent `early` their messages.
+
+        One that is over has the end that the history shows, one that it never raised is closed.
+        """
+        last = {fit(each.key): each for each, _ in passed if each.state != "pending"}
         for key, sent in early.items():
             found = last.get(key)
-            if found is not None and found.state == "firing":
+            if found is None:
+                self.dispatch([_unconfirmed(sent, now)], now)
+            elif found.state == "firing":
                 self.dispatch([found], now, notify=False)
                 self.outbox.adopt(from_transition(found, self.external_url))
-            else:
-                self.dispatch([_unconfirmed(sent, now)], now)
+            else:  # with the start that was sent, so that it ends this notice and no earlier one
+                self.dispatch([replace(found, active_at=sent.started_at)], now)
 
     def update_incidents(self, incidents: Sequence[IncidentView], now: float) -> None:
         """Update the sent messages of incidents that have changed since, and log new ones."""

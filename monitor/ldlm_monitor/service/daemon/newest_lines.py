@@ -37,7 +37,8 @@ _FAILS = ("error", "critical")  # severities of events that are shown as a reaso
 class NewestLines:
     """The runs by the ends of their files: last step and values, and failures that stand there.
 
-    Nothing is judged: no silence counts, no alert fires, and their health is `READING`.
+    Nothing is judged: no silence counts, no alert fires, and their health is `READING`. `size`: how
+    many bytes at the end of a file are looked at.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class NewestLines:
         self._monitor = Monitor(rules=none, parser=Parser(formats), names=names, stall=NEVER)
         self._names = names
         self._disk = disk
-        self._size = min(max(ALL_BYTES // max(len(paths), 1), LEAST_BYTES), TAIL_BYTES)
+        self.size = min(max(ALL_BYTES // max(len(paths), 1), LEAST_BYTES), TAIL_BYTES)
         by_run: dict[str, list[tuple[float, Path]]] = {}
         for path in paths:
             with suppress(OSError):  # reading the whole file reports it
@@ -55,7 +56,7 @@ class NewestLines:
                 by_run.setdefault(names.origin(str(path)).run, []).append((written, path))
         newest_first = sorted(by_run.values(), key=max, reverse=True)
         self._waiting = deque(each for files in newest_first for each in sorted(files))
-        self._ends: dict[str, list[tuple[float, Chunk]]] = {}
+        self._read: dict[str, list[tuple[float, Path]]] = {}
         self._failed: set[str] = set()
 
     @property
@@ -72,27 +73,27 @@ class NewestLines:
         while self._waiting and time.monotonic() < until:
             written, path = self._waiting.popleft()
             with suppress(OSError):
-                if (chunk := self._end(path, self._size)) is not None:
+                if (chunk := self._end(path, self.size)) is not None:
                     self._monitor.feed(chunk, written, counted=False)
                     run = self._names.origin(str(path)).run
-                    self._ends.setdefault(run, []).append((written, chunk))
+                    self._read.setdefault(run, []).append((written, path))
         found = self._monitor.snapshot()
-        return {run.name: _as_said(run, found.events) for run in found.runs}
+        return {run.name: self._as_said(run, found.events) for run in found.runs}
 
     def failures(
         self, shown: Mapping[str, RunView], since: float
-    ) -> Iterator[tuple[str, list[tuple[float, Chunk]]]]:
+    ) -> Iterator[tuple[str, list[Path], float]]:
         """The runs that failed, by what `read` returned, and were written after `since` (Unix s).
 
-        Each once, with the ends of its files and when they were written, once all were looked at.
+        Each once, with its files and when they were written last, once all were looked at.
         """
         waiting = {self._names.origin(str(path)).run for _, path in self._waiting}
         for name, run in shown.items():
             if run.reasons and name not in waiting and name not in self._failed:
                 self._failed.add(name)
-                ends = self._ends.get(name, [])
-                if any(written >= since for written, _ in ends):
-                    yield name, ends
+                files = self._read.get(name, [])
+                if files and (last := max(written for written, _ in files)) >= since:
+                    yield name, [path for _, path in files], last
 
     def _end(self, path: Path, size: int) -> Chunk | None:
         """The whole records in a file's last `size` bytes, of repaints the last ones.
@@ -119,28 +120,42 @@ class NewestLines:
             return None
         return Chunk(str(path), (0, 0, 0), start, 1, data, final=True, timed=False)
 
+    def _as_said(self, run: RunView, events: Sequence[Event]) -> RunView:
+        """The run with the failure behind which it takes no step, if there is one."""
+        failures = [each for each in events if each.run == run.name and each.severity in _FAILS]
+        said = [
+            (each.severity, each.message, each.time)
+            for each in failures[-1:]
+            if not self._was_survived(each)
+        ]
+        said += [
+            ("critical", f"{mark.quantity} is NaN or infinite at step {mark.step}", None)
+            for mark in run.nonfinite[-1:]
+            if mark.quantity in run.statistics
+            and not math.isfinite(run.statistics[mark.quantity].current)
+        ]
+        reasons = tuple(
+            ReasonView(kind="finding", severity=severity, text=text, since=since)
+            for severity, text, since in said
+        )
+        unknown = dict.fromkeys(("stall_limit_seconds", "goodput", "verdict"))
+        to = max(run.last_progress_at or 0.0, run.ended_at or 0.0)
+        guess = GuessView(to=to, why="its history is not read: this is its file's last write")
+        shown = {"reasons": reasons, "guess": guess, **unknown}
+        return unjudged(run, None).model_copy(update=shown)
+
+    def _was_survived(self, event: Event) -> bool:
+        """Whether the run took a step after an event: further down, or by the times of both."""
+        run = self._monitor.runs.get(event.run)
+        if run is None or run.life.progress_step is None:
+            return False
+        step, at = run.life.progress_position, run.life.last_progress_at
+        if step.path == event.position.path:
+            return step.offset > event.position.offset
+        return event.time is not None and at is not None and event.time < at
+
 
 def unjudged(run: RunView, to: float | None) -> RunView:
     """The run without what a verdict says: its history was judged up to `to` (Unix seconds)."""
     shown = {"health": "READING", "reasons": (), "decision": None, "judged_to": to or 0.0}
     return run.model_copy(update=shown)
-
-
-def _as_said(run: RunView, events: Sequence[Event]) -> RunView:
-    failures = [each for each in events if each.run == run.name and each.severity in _FAILS]
-    said = [(each.severity, each.message, each.time) for each in failures[-1:]]
-    said += [
-        ("critical", f"{mark.quantity} is NaN or infinite at step {mark.step}", None)
-        for mark in run.nonfinite[-1:]
-        if mark.quantity in run.statistics
-        and not math.isfinite(run.statistics[mark.quantity].current)
-    ]
-    reasons = tuple(
-        ReasonView(kind="finding", severity=severity, text=text, since=since)
-        for severity, text, since in said
-    )
-    unknown = dict.fromkeys(("stall_limit_seconds", "goodput", "verdict"))
-    to = max(run.last_progress_at or 0.0, run.ended_at or 0.0)
-    guess = GuessView(to=to, why="its history is not read: this is its file's last write")
-    shown = {"reasons": reasons, "guess": guess, **unknown}
-    return unjudged(run, None).model_copy(update=shown)

@@ -359,7 +359,7 @@ class Pump:
 
     @cached_property
     def _early(self) -> EarlyAlerts:
-        return EarlyAlerts(self.settings, self.monitor.names, NEVER)
+        return EarlyAlerts(self.settings, self.monitor.names, NEVER, self._calls.disk)
 
     def _newest(self) -> NewestLines:
         files, disk = self.inputs.followed.values(), self._calls.disk
@@ -374,9 +374,9 @@ class Pump:
             self.pictures.newest = newest.read(seconds)
         self.pictures.show_reading(self.reading)
         until = time.monotonic() + seconds
-        for run, ends in newest.failures(self.pictures.newest, now - NEWS_SECONDS):
-            found = self._early.of(run, ends, now)
-            written = max(at for at, _ in ends)
+        failed = newest.failures(self.pictures.newest, now - NEWS_SECONDS)
+        for run, paths, written in failed:
+            found = self._early.of(run, paths, newest.size, now)
             self.dispatcher.dispatch_early(found, now - self.monitor.ahead, written)
             if time.monotonic() >= until:
                 break
