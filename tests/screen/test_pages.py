@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from textual.scrollbar import ScrollBar, ScrollBarRender
 
-from ldlm_monitor.base.snapshot import ReadingView
 from ldlm_monitor.base.text.format import local_time
 from ldlm_monitor.logs.source import log_parts
 from ldlm_monitor.screen.log_page import LogPage
@@ -47,13 +46,14 @@ def test_one_run_opens_straight_into_its_page(one_run: Shown) -> None:
 
 
 def test_while_the_logs_are_read_the_screen_is_there_and_says_how_far(shown: Shown) -> None:
-    whole, to = shown.snapshot, ReadingView(share=0.43, judged_to=shown.snapshot.at - 7200)
-    unjudged = {"health": "READING", "judged_to": to.judged_to}
+    whole, to = shown.snapshot, shown.snapshot.at - 7200
+    unjudged = {"health": "READING", "judged_to": to}
     first_read = next(run for run in whole.runs if run.health == "HEALTHY").model_copy(
         update=unjudged
     )
-    shown.snapshot = whole.model_copy(update={"runs": (first_read,), "reading": to})
-    until = f"judged up to {local_time(to.judged_to)}"
+    reading = {"runs": (first_read,), "reading": 0.43, "judged_to": to}
+    shown.snapshot = whole.model_copy(update=reading)
+    until = f"judged up to {local_time(to)}"
 
     async def steps(screen: Screen) -> None:
         assert f"reading, 43 %: {until}" in screen.lines[0]

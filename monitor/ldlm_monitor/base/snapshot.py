@@ -290,20 +290,6 @@ def _judged(to: float | None, at: Callable[[float], str]) -> str:
     return f"judged up to {at(to)}" if to else "nothing judged yet"
 
 
-class ReadingView(View):
-    """How far the history of files was judged: a `share` of their bytes, up to a time.
-
-    `judged_to` (Unix seconds) is None until something was judged.
-    """
-
-    share: float = Field(description="0..1")
-    judged_to: float | None = None
-
-    def text(self, at: Callable[[float], str] = utc) -> str:
-        """Such as `reading, 31 %: judged up to 2026-01-29 03:12:00 UTC`; `at` writes the time."""
-        return f"reading, {100 * self.share:.0f} %: {_judged(self.judged_to, at)}"
-
-
 class InputView(View):
     """A file or pattern that shows no run, and why: `lines` were read, None if not counted."""
 
@@ -330,6 +316,20 @@ class Snapshot(View):
     )
     monitor: MonitorView
     inputs: Many[InputView] = Field(default=(), description="without a run, bounded")
-    reading: ReadingView | None = Field(default=None, description="None: all history was judged")
+    reading: float | None = Field(
+        default=None, description="share of history that was judged, 0..1; None: all of it"
+    )
+    judged_to: float | None = Field(
+        default=None, description="up to when, while history is read; None before its first record"
+    )
     points: tuple[Point, ...] = Field(exclude=True)
     curves: InstanceOf[Mapping[str, Mapping[str, CurveView]]] = Field(default={}, exclude=True)
+
+    def unjudged(self, at: Callable[[float], str] = utc) -> str:
+        """Such as `reading, 31 %: judged up to 2026-01-29 03:12:00 UTC`; `at` writes the time.
+
+        "" where all history was judged.
+        """
+        if self.reading is None:
+            return ""
+        return f"reading, {100 * self.reading:.0f} %: {_judged(self.judged_to, at)}"

@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 
-from ldlm_monitor.base.snapshot import InputView, ReadingView, RunView, Snapshot
+from ldlm_monitor.base.snapshot import InputView, RunView, Snapshot
 from ldlm_monitor.base.text.format import counted
 from ldlm_monitor.screen.dialogs import TextPrompt
 from ldlm_monitor.screen.draw import HEALTH_STYLE, STATE_STYLE, Glyphs, Line, StyledSpan, safe
@@ -37,13 +37,13 @@ def summary(snapshot: Snapshot, glyphs: Glyphs) -> Line:
     return line
 
 
-def input_line(found: InputView, reading: ReadingView | None, glyphs: Glyphs) -> Line:
+def input_line(found: InputView, reading: float | None, glyphs: Glyphs) -> Line:
     """An input that shows no run, and why."""
     said, style = str(found.state), "warning"
     if found.state == "waiting":
         said = "waiting: no such file yet"
     elif found.state == "reading" and reading is not None:
-        said, style = f"read {100 * reading.share:.0f} %", "dim"
+        said, style = f"read {100 * reading:.0f} %", "dim"
     elif found.lines is not None:
         said = f"{counted(found.lines, 'line')} and {found.state}"
     name = safe(found.name, glyphs)

@@ -149,8 +149,7 @@ def _source_status(context: PageContext) -> tuple[list[str], str]:
     if context.source.problem:
         return [safe(context.source.problem, context.glyphs), "no answer"], "critical"
     name = safe(context.source.name, context.glyphs)
-    if (reading := context.snapshot.reading) is not None:
-        words = reading.text(local_time)
+    if words := context.snapshot.unjudged(local_time):
         share = words.partition(":")[0]
         return [f"{name}  {words}", words, share, share.removeprefix("reading, ")], "warning"
     is_live = any(run.ended_at is None for run in context.snapshot.runs)

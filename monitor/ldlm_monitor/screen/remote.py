@@ -153,6 +153,8 @@ class RemoteSource:
                 fresh = self._answer(f"/api/v1/{name}", tag_of=name)
             except InputError:
                 raise self._error(_NOT_OURS) from None
+            if isinstance(reading := fresh.get("reading"), dict):  # before 0.1.0 it was an object
+                fresh |= {"reading": reading.get("share"), "judged_to": reading.get("judged_to")}
             self._parts |= fresh
             self._has_changed |= bool(fresh)
         if self._has_changed:

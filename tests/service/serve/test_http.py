@@ -60,7 +60,11 @@ def test_a_connection_serves_several_scrapes_and_compresses_them(running):
 
 @pytest.mark.parametrize(
     ("name", "beside"),
-    [("runs", {"monitor", "inputs", "reading"}), ("alerts", {"transitions"}), ("events", set())],
+    [
+        ("runs", {"monitor", "inputs", "reading", "judged_to"}),
+        ("alerts", {"transitions"}),
+        ("events", set()),
+    ],
 )
 def test_the_api_gives_that_part_of_the_snapshot_with_its_version(running, name, beside):
     response = running.ask(f"/api/v1/{name}")

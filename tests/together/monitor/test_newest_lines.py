@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.base.snapshot import ReadingView, RunView, Snapshot
+from ldlm_monitor.base.snapshot import RunView, Snapshot
 from ldlm_monitor.base.text.format import iso
 from ldlm_monitor.base.text.lines import StatusLines
 from ldlm_monitor.finished.report.plain_text import health_report
@@ -83,18 +83,15 @@ def test_every_view_says_how_far_the_history_was_judged(start: Start) -> None:
     first, *_, last = start.seen
     for shown, text in (first, "nothing judged yet"), (last, "judged up to 2026-01-29"):
         reading = json.loads(resource(shown, "runs", str))["reading"]
-        assert 0 <= reading["share"] <= 1
-        assert (
-            f"<p>reading, {100 * reading['share']:.0f} %: {text}"
-            in landing_page(shown, str).decode()
-        )
+        assert 0 <= reading <= 1
+        assert f"<p>reading, {100 * reading:.0f} %: {text}" in landing_page(shown, str).decode()
         page, _ = run_page(shown, "alpha") or ("", "")
         assert "READING</span>" in page
         assert text in page
         assert text in health_report(shown)
         source = LocalSource(lambda shown=shown: shown, start.silences, "logs")
         assert (
-            f'"reading":"reading, {100 * reading["share"]:.0f} %: {text}'
+            f'"reading":"reading, {100 * reading:.0f} %: {text}'
             in Tools(source, lambda query: {}).runs()
         )
         assert tag(shown, "runs") != tag(start.watching.pump.snapshot, "runs")
@@ -168,8 +165,8 @@ def test_headless_says_how_far_it_has_read_and_each_failure_once(start: Start) -
     append(start.folder / "alpha.log", steps(3000) + TRACEBACK, NOW)
     append(start.folder / "beta.log", steps(3000), NOW)
     start.turn(NOW + 1)
-    status, to = StatusLines(), ReadingView(share=0.31, judged_to=NOW - 60)
-    shown = start.seen[0].model_copy(update={"reading": to})
+    status = StatusLines()
+    shown = start.seen[0].model_copy(update={"reading": 0.31, "judged_to": NOW - 60})
     head, failed = status.of(shown, NOW)
     far = f"reading, 31 %: judged up to {iso(NOW - 60)}"
     assert head.endswith(f"STATUS    2 runs  2 READING running  {far}")

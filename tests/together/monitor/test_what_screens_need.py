@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.base.snapshot import CurveView, ReadingView, Snapshot
+from ldlm_monitor.base.snapshot import CurveView, Snapshot
 from ldlm_monitor.finished.playback.log_replay import Replay
 from ldlm_monitor.judge.core.recent_records import RecentRecords
 from ldlm_monitor.judge.run.curve import CAPACITY
@@ -64,8 +64,8 @@ def test_runs_show_while_their_files_are_read_but_nothing_is_judged(
     seen: list[Snapshot] = []
     show = pump.pictures.show_reading
 
-    def shown(reading: ReadingView | None) -> None:
-        show(reading)
+    def shown(reading: float | None, judged_to: float | None) -> None:
+        show(reading, judged_to)
         seen.append(pump.pictures.preview)
 
     monkeypatch.setattr("ldlm_monitor.service.daemon.backfill.SLICE_SECONDS", 0.0)

@@ -1,6 +1,7 @@
 """`attach`: the same screen over a real server on a real port."""
 
 import http.client
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -158,6 +159,19 @@ def test_an_answer_that_was_cut_is_asked_for_again(shown: Shown, front: Front) -
         remote._update()
     remote._update()
     assert [run.name for run in remote.snapshot().runs] == [run.name for run in runs]
+
+
+def test_a_daemon_of_another_version_is_shown(front: Front) -> None:
+    def of_before(head: bytes, body: bytes) -> bytes:
+        runs = json.loads(body)
+        del runs["judged_to"]
+        runs |= {"reading": {"share": 0.5, "judged_to": 60.0}, "of_another_version": 1}
+        return b"HTTP/1.1 200 x\r\n\r\n" + json.dumps(runs).encode()
+
+    remote = RemoteSource(f"http://127.0.0.1:{front.server_port}")
+    front.spoil = of_before
+    remote._update()
+    assert (remote.snapshot().reading, remote.snapshot().judged_to) == (0.5, 60.0)
 
 
 @pytest.mark.parametrize(

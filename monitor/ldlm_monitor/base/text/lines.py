@@ -41,7 +41,7 @@ class StatusLines:
         self._known = {run.name: standing[run.name] for run in said}
         head = f"{iso(now)}  {'STATUS':<8}  "
         summary = [] if len(active) == 1 else [_summary(snapshot.runs, active, standing)]
-        summary += [] if snapshot.reading is None else [snapshot.reading.text(iso)]
+        summary += [unjudged] if (unjudged := snapshot.unjudged(iso)) else []
         if summary:
             yield head + "  ".join(summary)
         if len(active) == 1:

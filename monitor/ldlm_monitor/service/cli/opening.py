@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ldlm_monitor.base.errors import UsageError
-from ldlm_monitor.base.snapshot import MonitorView, ReadingView, Snapshot
+from ldlm_monitor.base.snapshot import MonitorView, Snapshot
 from ldlm_monitor.service.daemon.stop_signals import SEND_SECONDS, Signals
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ NOTHING = Snapshot(  # the version differs from every daemon's, so its first sna
     alerts=(),
     events=(),
     monitor=MonitorView.fresh(),
-    reading=ReadingView(share=0.0),
+    reading=0.0,
     points=(),
 )
 

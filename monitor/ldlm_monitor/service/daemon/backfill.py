@@ -13,7 +13,6 @@ from typing import NamedTuple, cast
 from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.base.arrival import Arrival
 from ldlm_monitor.base.chunk import Chunk, FileId
-from ldlm_monitor.base.snapshot import ReadingView
 from ldlm_monitor.judge.core.monitor import Monitor
 from ldlm_monitor.logs.history.history_file import HistoryFile
 from ldlm_monitor.logs.history.merge import History, place
@@ -66,7 +65,8 @@ class Backfill:
     Their alerts are history, which is sent only if it still holds. Bytes after the position up to
     which a file was judged before a restart are news. `budget`: bytes that are read of each log,
     None for all. `feed` is `Monitor.feed`, by position, and `set_ends` that of its `runs`.
-    `reading`: how far it is; None if nothing is being played. `ahead`: the first reading may take
+    `reading`: the share of bytes that was judged, and `judged_to` (Unix seconds) up to when; None
+    if nothing is being played. `ahead`: the first reading may take
     rows before their times.
     """
 
@@ -78,7 +78,8 @@ class Backfill:
     feed: Callable[[Chunk, float, bool, float | None], list[Transition]]
     set_ends: Callable[[Mapping[str, float]], None]
     ahead: bool
-    reading: ReadingView | None = field(default=None, init=False)
+    reading: float | None = field(default=None, init=False)
+    judged_to: float | None = field(default=None, init=False)
     _waiting: dict[Path, _Unread] = field(default_factory=dict, init=False)
     _queued: int = field(default=0, init=False)
     _left: int = field(default=0, init=False)
@@ -202,7 +203,7 @@ class Backfill:
         for path in self._waiting:
             self._found_at.setdefault(path, now)
         if self._playing is None and (self._waiting or restart is not None):
-            self._joins, self.reading = not everything, ReadingView(share=0.0)
+            self._joins, self.reading = not everything, 0.0
             self._playing = self._play(self._take(everything=everything), now, restart)
         return self._playing is not None
 
@@ -230,7 +231,7 @@ class Backfill:
             while time.monotonic() < until:
                 next(self._playing)
         except StopIteration as end:
-            self._playing = self.reading = None
+            self._playing = self.reading = self.judged_to = None
             return cast("BackfillResult", end.value)
         return None
 
@@ -311,7 +312,7 @@ class Backfill:
 
         for when, order, chunk, file in history.in_order():
             read += len(chunk.data)
-            self.reading = ReadingView(share=min(read / total, 1.0), judged_to=min(when, now))
+            self.reading, self.judged_to = min(read / total, 1.0), min(when, now)
             self._left = max(total - read, 0)
             observe_until(when, order)
             news = counted = file.is_news(chunk, order)

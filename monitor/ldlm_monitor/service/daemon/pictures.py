@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from ldlm_monitor.base.snapshot import InputView, ReadingView, RunView, Snapshot
+from ldlm_monitor.base.snapshot import InputView, RunView, Snapshot
 from ldlm_monitor.judge.core.monitor import Monitor
 from ldlm_monitor.logs.source.file_identity import FilePosition
 from ldlm_monitor.service.daemon.newest_lines import unjudged
@@ -26,7 +26,7 @@ class Pictures:
         self.newest: Mapping[str, RunView] = {}
         self._partial: set[str] = set()
         self.snapshot: Snapshot = monitor.snapshot()
-        self.preview = self.snapshot.model_copy(update={"reading": ReadingView(share=0.0)})
+        self.preview = self.snapshot.model_copy(update={"reading": 0.0})
         self.due = self._inputs_due = self._preview_due = -math.inf
         self._inputs: tuple[InputView, ...] = ()
         self._missing: list[str] | None = None
@@ -45,11 +45,12 @@ class Pictures:
         *,
         at_once: bool,
         partial: Collection[str] = (),
-        reading: ReadingView | None = None,
+        reading: float | None = None,
+        judged_to: float | None = None,
     ) -> bool:
         """Take a new snapshot if anything changed; uses at most a twentieth of the time.
 
-        `partial`: the runs whose history is still being read, `reading`: how far.
+        `partial`: the runs whose history is still being read; `reading`, `judged_to`: how far.
         """
         is_old = self.is_old or {*partial} != self._partial or reading != self.snapshot.reading
         if not is_old or not (at_once or now >= self.due):
@@ -57,26 +58,25 @@ class Pictures:
         self._partial = {*partial}
         started = time.perf_counter()
         found, self.newest = self._monitor.snapshot(), {}
-        to = None if reading is None else reading.judged_to
-        runs = tuple(unjudged(run, to) if run.name in partial else run for run in found.runs)
-        shown = {"inputs": self._inputs, "runs": runs, "reading": reading}
+        runs = tuple(unjudged(run, judged_to) if run.name in partial else run for run in found.runs)
+        shown = {"inputs": self._inputs, "runs": runs, "reading": reading, "judged_to": judged_to}
         self.snapshot = found.model_copy(update=shown)
         self.preview = self.snapshot
         self.due = now + max(SNAPSHOT_SECONDS, 20 * (time.perf_counter() - started))
         return True
 
-    def show_reading(self, reading: ReadingView | None) -> None:
+    def show_reading(self, reading: float | None, judged_to: float | None) -> None:
         """Renew `preview` while the first content is read, as its alerts are not known yet."""
         if (now := time.monotonic()) < self._preview_due:
             return
-        found, to = self._monitor.snapshot(), None if reading is None else reading.judged_to
-        runs = {run.name: unjudged(run, to) for run in found.runs}
+        found = self._monitor.snapshot()
+        runs = {run.name: unjudged(run, judged_to) for run in found.runs}
         for name, newest in self.newest.items():
-            read = {"judged_to": to or 0.0} if name in runs else {}
+            read = {"judged_to": judged_to or 0.0} if name in runs else {}
             runs[name] = newest.model_copy(update=read)
         empty = dict.fromkeys(("alerts", "incidents", "transitions", "points"), ())
-        shown = {**empty, "runs": tuple(runs.values()), "reading": reading}
-        self.preview = found.model_copy(update=shown)
+        read_to = {"reading": reading, "judged_to": judged_to}
+        self.preview = found.model_copy(update={**empty, "runs": tuple(runs.values()), **read_to})
         self._preview_due = now + max(SNAPSHOT_SECONDS, 20 * (time.monotonic() - now))
 
     def note_inputs(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.base.chunk import Chunk
-from ldlm_monitor.base.snapshot import ReadingView, Snapshot
+from ldlm_monitor.base.snapshot import Snapshot
 from ldlm_monitor.finished.playback.recording import Recorder
 from ldlm_monitor.judge.core.assemble import assemble, rules_of
 from ldlm_monitor.judge.core.self_metrics import NO_HOSTS, edge_points
@@ -139,10 +139,10 @@ class Pump:
         return self.pictures.snapshot
 
     @property
-    def reading(self) -> ReadingView | None:
-        """How far the bytes that files held when they were found were judged; None if all were."""
+    def reading(self) -> float | None:
+        """The share of what files held when they were found that was judged; None if all was."""
         found = self._backfill.reading
-        return found if self.caught_up else found or ReadingView(share=0.0)
+        return found if self.caught_up else found or 0.0
 
     def turn(self, dirty: Collection[Path] | None, now: float) -> None:
         """One round at `now` (Unix seconds): new files, new bytes, the passing of time.
@@ -372,7 +372,7 @@ class Pump:
         """
         if newest.has_more:
             self.pictures.newest = newest.read(seconds)
-        self.pictures.show_reading(self.reading)
+        self.pictures.show_reading(self.reading, self._backfill.judged_to)
         until = time.monotonic() + seconds
         failed = newest.failures(self.pictures.newest, now - NEWS_SECONDS)
         for run, paths, written in failed:
@@ -404,6 +404,8 @@ class Pump:
         missing, positions = self.inputs.patterns.missing, self.follower.positions
         self.pictures.note_inputs(now, missing, self._unreadable, followed, positions)
         partial = self._backfill.partial
-        at_once, reading = self.stopping(), self._backfill.reading
-        if self.pictures.take(now, at_once=at_once, partial=partial, reading=reading):
+        reading, judged_to = self._backfill.reading, self._backfill.judged_to
+        if self.pictures.take(
+            now, at_once=self.stopping(), partial=partial, reading=reading, judged_to=judged_to
+        ):
             self.dispatcher.update_incidents(self.snapshot.incidents, now - self.monitor.ahead)

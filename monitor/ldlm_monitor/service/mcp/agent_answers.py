@@ -36,10 +36,8 @@ class Tools:
         `cite` is the file and line of its last value.
         """
         found = cited_facts.few([self._run(each) for each in self._runs(run)])
-        reading = self._source.snapshot().reading
-        return cited_facts.text(
-            **({} if reading is None else {"reading": reading.text()}), runs=found
-        )
+        unjudged = self._source.snapshot().unjudged()
+        return cited_facts.text(**({"reading": unjudged} if unjudged else {}), runs=found)
 
     def incidents(self, run: str = "") -> str:
         """Failures, the newest first: the first cause, how sure that is and why, and evidence."""

@@ -24,7 +24,7 @@ RESOURCES = ("runs", "alerts", "incidents", "events")
 
 Redact: TypeAlias = Callable[[str], str]  # removes secrets from a text
 
-_WITH = {"runs": {"monitor", "inputs", "reading"}, "alerts": {"transitions"}}
+_WITH = {"runs": {"monitor", "inputs", "reading", "judged_to"}, "alerts": {"transitions"}}
 """Further fields of the snapshot in a resource, whose clients show both."""
 _LINKS = ("/metrics", "/-/healthy", "/-/ready", *(f"/api/v1/{name}" for name in RESOURCES))
 _CACHED, _CACHED_LENGTH = 16384, 400
@@ -52,8 +52,7 @@ def tag(snapshot: Snapshot, name: str) -> str:
     """
     if name == "events" and snapshot.events:
         return f'"{len(snapshot.events)}-{hash(tuple(each.position for each in snapshot.events))}"'
-    share = -1.0 if snapshot.reading is None else snapshot.reading.share
-    return f'"{snapshot.version}-{snapshot.at}-{len(snapshot.runs)}-{share}"'
+    return f'"{snapshot.version}-{snapshot.at}-{len(snapshot.runs)}-{snapshot.reading}"'
 
 
 def cached(redact: Redact) -> Redact:
@@ -127,7 +126,7 @@ def log(redact: Redact, source: Source, parameters: Mapping[str, str]) -> dict[s
 
 def landing_page(snapshot: Snapshot, redact: Redact) -> bytes:
     """HTML for a person who opens the port in a browser: how far it has read, the runs, links."""
-    reading = "" if snapshot.reading is None else f"<p>{snapshot.reading.text()}</p>"
+    reading = f"<p>{unjudged}</p>" if (unjudged := snapshot.unjudged()) else ""
     runs = "".join(
         f'<li><a href="{escape(run_path(run.name)[1:])}">{_shown(redact(run.name))}</a>: '
         f"{_shown(run.state)}, {_shown(run.health)}"

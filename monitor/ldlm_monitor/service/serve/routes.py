@@ -170,8 +170,8 @@ class Routes:
     def _ready(self, _: Request) -> Response:
         if self._site.ready():
             return _line("ready")
-        reading = self._site.snapshot().reading
-        return _line("not ready" if reading is None else f"not ready: {reading.text()}", 503)
+        unjudged = self._site.snapshot().unjudged()
+        return _line(f"not ready: {unjudged}" if unjudged else "not ready", 503)
 
     def _resource(self, name: str, request: Request) -> Response:
         snapshot = self._site.snapshot()
