@@ -4,6 +4,13 @@
 set -eu
 cd "$(dirname "$0")/.."
 
+static=$(mktemp)
+jobs=
+# What runs in the background ignores Ctrl-C, and would outlive a command that fails here.
+trap 'kill $jobs 2>/dev/null || true; rm -f "$static"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
 as_root=
 [ "$(id -u)" -eq 0 ] || as_root="sudo -n"
 install_prometheus() {
@@ -14,16 +21,12 @@ install_prometheus() {
         >/dev/null ||
         echo "tests/run.sh: no prometheus; tests that need it are skipped" >&2
 }
-prometheus=
 if ! { command -v promtool && command -v amtool; } >/dev/null 2>&1 &&
     command -v apt-get >/dev/null 2>&1; then
-    if ! $as_root true 2>/dev/null; then
-        echo "tests/run.sh: as root: apt-get install prometheus prometheus-alertmanager" >&2
-    elif python3 -c 'import ensurepip, venv' 2>/dev/null; then
-        install_prometheus & # beside setup.sh, which then calls no apt-get itself
-        prometheus=$!
+    if $as_root true 2>/dev/null; then
+        install_prometheus # before setup.sh, which may call apt-get too
     else
-        install_prometheus
+        echo "tests/run.sh: as root: apt-get install prometheus prometheus-alertmanager" >&2
     fi
 fi
 sh setup.sh dev
@@ -36,6 +39,7 @@ unset PYTHONDONTWRITEBYTECODE
 # while pip keeps the other core busy.
 "$bin/pytest" --collect-only -q >/dev/null 2>&1 &
 rewriting=$!
+jobs=$rewriting
 pip_install() {
     "$bin/pip" install --quiet --no-compile --disable-pip-version-check "$@"
 }
@@ -50,14 +54,11 @@ if [ "$wanted" != "$(cat .venv/frameworks 2>/dev/null)" ]; then
     fi
 fi
 
-static=$(mktemp)
 sh tests/static.sh >"$static" 2>&1 &
 checks=$!
-# The checks have mostly ended by then, and a failing command here would be the exit status.
-trap 'kill "$checks" 2>/dev/null || true; rm -f "$static"' EXIT
+jobs="$jobs $checks"
 
 wait "$rewriting" || true # what it says, the tests say again
-[ -z "$prometheus" ] || wait "$prometheus"
 failed=
 if [ $# -eq 0 ]; then
     # More than cores: many tests wait for a daemon, a training or a timeout.

@@ -2,9 +2,12 @@
 # The static checks, all of them: it fails when one does, after the last one ran.
 cd "$(dirname "$0")/.." || exit 2
 failed=
+# A shell heeds a signal while it waits for a check, not while it runs one.
+trap 'kill "$!" 2>/dev/null; exit 143' INT TERM
 check() {
     echo "== $*"
-    ".venv/bin/$@" || failed="$failed $1"
+    ".venv/bin/$@" &
+    wait "$!" || failed="$failed $1"
 }
 check ruff format --check .
 check ruff check .
