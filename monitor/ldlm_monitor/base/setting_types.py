@@ -4,19 +4,22 @@ import json
 import os
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
-from pydantic.plugin import _loader
 
 OWN_LABELS = frozenset({"run", "rank", "alertname", "alertstate", "severity", "job", "instance"})
 """Label names that the monitor and Prometheus set themselves; no external label may use them."""
 
-# A search of all installed packages at each start, for code of others that would see what is
-# validated here. An unknown name would only leave the search in place.
-_loader._plugins = {}
+# pydantic searches all installed packages at each start, for code of others that would see what is
+# validated here. The name is private: where it is another, there is only the search again.
+with suppress(ImportError):
+    from pydantic.plugin import _loader
+
+    _loader._plugins = {}
 
 
 class Section(BaseModel):
