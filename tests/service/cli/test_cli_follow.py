@@ -62,8 +62,7 @@ def test_a_nan_that_is_appended_is_told_with_its_line(follow: Follow, folder: Pa
     line_with("metrics on", process, "stderr")
     with log.open("a", encoding="utf-8") as file:
         file.write('{"epoch": 0, "step": 2, "loss": NaN, "lr": 5e-4}\n')
-    # The newest lines may say it before, without a place, while the history is read.
-    assert "NonFiniteLoss" in line_with("training_log.jsonl:2", process, "stdout")
+    assert "training_log.jsonl:2" in line_with("NonFiniteLoss", process, "stdout")
     process.send_signal(signal.SIGTERM)
     assert process.wait() == 0
 

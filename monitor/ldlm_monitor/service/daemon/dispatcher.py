@@ -1,8 +1,8 @@
 """Puts transitions into the outbox, and prints them."""
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
 
@@ -12,29 +12,11 @@ from ldlm_monitor.base.text.lines import transition_line
 from ldlm_monitor.base.text.sanitize import plain
 from ldlm_monitor.service.notify.courier import Courier
 from ldlm_monitor.service.notify.incident_log import IncidentLog
-from ldlm_monitor.service.notify.message import Notification, fit, from_transition
+from ldlm_monitor.service.notify.message import fit, from_transition
 from ldlm_monitor.service.notify.outbox import Outbox
 from ldlm_monitor.service.notify.silences import Silences
 
-EARLY = " (by the newest lines; the history before them is being read)"
-UNCONFIRMED = "its history, read since, does not show it"
-
 log = logging.getLogger(__name__)
-
-
-def _unconfirmed(early: Notification, now: float) -> Transition:
-    return Transition(
-        time=now,
-        alert=early.alert,
-        state="unknown",  # no recovery: what it watches may have failed otherwise
-        previous="firing",
-        reason=UNCONFIRMED,
-        labels=early.labels,
-        annotations={"summary": f"{early.summary.removesuffix(EARLY)}: {UNCONFIRMED}"},
-        value=early.value,
-        active_at=early.started_at,
-        identity=early.key,
-    )
 
 
 @dataclass(slots=True)
@@ -77,20 +59,6 @@ class Dispatcher:
             ended = {each.key for each in passed if each.state not in ("pending", "firing")}
             self.silences.end_acknowledgements(ended, active())
 
-    def dispatch_early(self, found: Iterable[Transition], now: float, written: float) -> None:
-        """Send alerts that newest lines alone show, unless they were sent before.
-
-        `written`: when these lines were (Unix seconds). The alert that fires once the history is
-        judged has the same key, and takes the place of the message.
-        """
-        for each in found:
-            sent = from_transition(each, self.external_url)
-            early = replace(sent, summary=f"{sent.summary}{EARLY}", line_number=None, early=True)
-            if not self.outbox.was_noted(early, written):
-                self.outbox.add(early, self.receivers, now)
-                self.print_line(transition_line(replace(each, position=None)) + EARLY)
-        self._wake()
-
     def dispatch_history(
         self, passed: list[tuple[Transition, bool]], now: float, *, recent: bool
     ) -> None:
@@ -99,13 +67,13 @@ class Dispatcher:
         `passed`: pairs of a transition and whether it is news. `recent`: whether the run was active
         recently enough (`pump.NEWS_SECONDS`) for alerts of its history to be sent.
         """
-        sent, early = set(self.outbox.firing_keys()), self.outbox.early_alerts()
+        sent = set(self.outbox.firing_keys())
         before: dict[str, Transition] = {}
         found: list[tuple[Transition, bool]] = []
         over = 0
         for transition, news in passed:
             key, firing = fit(transition.key), transition.state == "firing"
-            if transition.state == "pending" or key in early:
+            if transition.state == "pending":
                 continue
             if not news:
                 before[key] = transition
@@ -127,30 +95,8 @@ class Dispatcher:
                 found.append((past, True))
         for notify, group in groupby(found, itemgetter(1)):
             self.dispatch([each for each, _ in group], now, notify=notify)
-        self._settle(early, passed, now)
         if over:
             log.info("alerts in the files' past that have ended: %d (see replay)", over)
-
-    def _settle(
-        self,
-        early: Mapping[str, Notification],
-        passed: Iterable[tuple[Transition, bool]],
-        now: float,
-    ) -> None:
-        """Give alerts that were sent `early` their messages.
-
-        One that is over has the end that the history shows, one that it never raised is closed.
-        """
-        last = {fit(each.key): each for each, _ in passed if each.state != "pending"}
-        for key, sent in early.items():
-            found = last.get(key)
-            if found is None:
-                self.dispatch([_unconfirmed(sent, now)], now)
-            elif found.state == "firing":
-                self.dispatch([found], now, notify=False)
-                self.outbox.adopt(from_transition(found, self.external_url))
-            else:  # with the start that was sent, so that it ends this notice and no earlier one
-                self.dispatch([replace(found, active_at=sent.started_at)], now)
 
     def update_incidents(self, incidents: Sequence[IncidentView], now: float) -> None:
         """Update the sent messages of incidents that have changed since, and log new ones."""

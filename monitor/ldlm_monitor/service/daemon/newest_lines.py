@@ -3,7 +3,7 @@
 import math
 import time
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import get_args
@@ -37,8 +37,7 @@ _FAILS = ("error", "critical")  # severities of events that are shown as a reaso
 class NewestLines:
     """The runs by the ends of their files: last step and values, and failures that stand there.
 
-    Nothing is judged: no silence counts, no alert fires, and their health is `READING`. `size`: how
-    many bytes at the end of a file are looked at.
+    Nothing is judged: no silence counts, no alert fires, and their health is `READING`.
     """
 
     def __init__(
@@ -48,7 +47,7 @@ class NewestLines:
         self._monitor = Monitor(rules=none, parser=Parser(formats), names=names, stall=NEVER)
         self._names = names
         self._disk = disk
-        self.size = min(max(ALL_BYTES // max(len(paths), 1), LEAST_BYTES), TAIL_BYTES)
+        self._size = min(max(ALL_BYTES // max(len(paths), 1), LEAST_BYTES), TAIL_BYTES)
         by_run: dict[str, list[tuple[float, Path]]] = {}
         for path in paths:
             with suppress(OSError):  # reading the whole file reports it
@@ -56,8 +55,6 @@ class NewestLines:
                 by_run.setdefault(names.origin(str(path)).run, []).append((written, path))
         newest_first = sorted(by_run.values(), key=max, reverse=True)
         self._waiting = deque(each for files in newest_first for each in sorted(files))
-        self._read: dict[str, list[tuple[float, Path]]] = {}
-        self._failed: set[str] = set()
 
     @property
     def has_more(self) -> bool:
@@ -73,27 +70,10 @@ class NewestLines:
         while self._waiting and time.monotonic() < until:
             written, path = self._waiting.popleft()
             with suppress(OSError):
-                if (chunk := self._end(path, self.size)) is not None:
+                if (chunk := self._end(path, self._size)) is not None:
                     self._monitor.feed(chunk, written, counted=False)
-                    run = self._names.origin(str(path)).run
-                    self._read.setdefault(run, []).append((written, path))
         found = self._monitor.snapshot()
         return {run.name: self._as_said(run, found.events) for run in found.runs}
-
-    def failures(
-        self, shown: Mapping[str, RunView], since: float
-    ) -> Iterator[tuple[str, list[Path], float]]:
-        """The runs that failed, by what `read` returned, and were written after `since` (Unix s).
-
-        Each once, with its files and when they were written last, once all were looked at.
-        """
-        waiting = {self._names.origin(str(path)).run for _, path in self._waiting}
-        for name, run in shown.items():
-            if run.reasons and name not in waiting and name not in self._failed:
-                self._failed.add(name)
-                files = self._read.get(name, [])
-                if files and (last := max(written for written, _ in files)) >= since:
-                    yield name, [path for _, path in files], last
 
     def _end(self, path: Path, size: int) -> Chunk | None:
         """The whole records in a file's last `size` bytes, of repaints the last ones.

@@ -7,7 +7,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from functools import cached_property
 from pathlib import Path
 
 from ldlm_monitor.base.alert import Transition
@@ -27,13 +26,7 @@ from ldlm_monitor.service.config import Settings
 from ldlm_monitor.service.daemon.backfill import Backfill
 from ldlm_monitor.service.daemon.discovery import Inputs
 from ldlm_monitor.service.daemon.dispatcher import Dispatcher
-from ldlm_monitor.service.daemon.early_alerts import EarlyAlerts
-from ldlm_monitor.service.daemon.newest_lines import (
-    FIRST_SECONDS,
-    MORE_SECONDS,
-    NEVER,
-    NewestLines,
-)
+from ldlm_monitor.service.daemon.newest_lines import FIRST_SECONDS, MORE_SECONDS, NewestLines
 from ldlm_monitor.service.daemon.pictures import Pictures
 from ldlm_monitor.service.daemon.reading_lag import LATE_SECONDS, ReadingLag
 from ldlm_monitor.service.daemon.restart import recall
@@ -344,42 +337,28 @@ class Pump:
             self.waker.watch(self.inputs.folders())
         newest = None if self.caught_up else self._newest()
         if newest is not None:
-            self._show(newest, FIRST_SECONDS, now)
+            self._show(newest, FIRST_SECONDS)
         if not self._backfill.begin(now, restart, everything=not self.caught_up):
             return
         while (found := self._backfill.step()) is None:
             if newest is None:
                 return
             self._check()
-            self._show(newest, MORE_SECONDS, now)
+            self._show(newest, MORE_SECONDS)
             self.meanwhile()
         self._commit_at = -math.inf
         recent = now - found.end <= NEWS_SECONDS
         self.dispatcher.dispatch_history(found.passed, now - self.monitor.ahead, recent=recent)
 
-    @cached_property
-    def _early(self) -> EarlyAlerts:
-        return EarlyAlerts(self.settings, self.monitor.names, NEVER, self._calls.disk)
-
     def _newest(self) -> NewestLines:
         files, disk = self.inputs.followed.values(), self._calls.disk
         return NewestLines(self.settings.formats, self.monitor.names, disk, files)
 
-    def _show(self, newest: NewestLines, seconds: float, now: float) -> None:
-        """Show what newest lines say, looking at more of them for so long, and how far it is.
-
-        What failed lately is sent, too, for so long again.
-        """
+    def _show(self, newest: NewestLines, seconds: float) -> None:
+        """Show what newest lines say, looking at more of them for so long, and how far it is."""
         if newest.has_more:
             self.pictures.newest = newest.read(seconds)
         self.pictures.show_reading(self.reading, self._backfill.judged_to)
-        until = time.monotonic() + seconds
-        failed = newest.failures(self.pictures.newest, now - NEWS_SECONDS)
-        for run, paths, written in failed:
-            found = self._early.of(run, paths, newest.size, now)
-            self.dispatcher.dispatch_early(found, now - self.monitor.ahead, written)
-            if time.monotonic() >= until:
-                break
 
     def _commit(self, now: float) -> None:
         """Commit the state; alerts of bytes that it marks as judged are in the outbox already."""

@@ -85,26 +85,6 @@ def store(db: sqlite3.Connection, notification: Notification, now: float) -> int
     return int(row[0])
 
 
-def adopt(db: sqlite3.Connection, notification: Notification) -> None:
-    """Put an alert in the place of the one of its key that was stored last, which was sent early.
-
-    Its messages are edited where they can be; what was not sent yet is sent with the new text.
-    """
-    (early,) = db.execute(
-        "SELECT max(id) FROM notification WHERE key = ?", (notification.key,)
-    ).fetchone()
-    db.execute("UPDATE notification SET body = ? WHERE id = ?", (to_json(notification), early))
-    # Ignored where this alert was stored before with that start, as by an earlier process.
-    start = "UPDATE OR IGNORE notification SET started_at = ? WHERE id = ?"
-    db.execute(start, (notification.started_at, early))
-    db.execute(
-        "UPDATE message_group SET incident = coalesce(?, incident), changes = changes + 1"
-        " WHERE id IN (SELECT group_id FROM delivery WHERE notification = ?"
-        " AND (outcome = 'sent' OR in_flight))",
-        (notification.incident, early),
-    )
-
-
 def queue(db: sqlite3.Connection, number: int, receiver: str) -> bool:
     """Queue the notification with the id `number` for a receiver; False if it was queued before."""
     register(db, receiver)

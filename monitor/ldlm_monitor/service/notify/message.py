@@ -40,8 +40,7 @@ class Notification:
     `offset` (bytes). `incident` is the id of the alert's incident, and `cause` its first cause.
     `reason` says why the state changed, such as `no data`. `value` is that of the rule. `named`:
     `rank` is the incident's, and not of the rule's series. `health`: the run's, when it was made.
-    `link`: the URL of the run's page ("": none). `early`: the newest lines alone show it, and the
-    history before them is yet to be judged.
+    `link`: the URL of the run's page ("": none).
     """
 
     __pydantic_config__: ClassVar = ConfigDict(ser_json_inf_nan="strings")
@@ -70,7 +69,6 @@ class Notification:
     named: bool = False
     health: str = ""
     link: str = ""
-    early: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from ldlm_monitor.base.incident_view import IncidentView
 from ldlm_monitor.service.notify import deliveries, group_messages, groups
 from ldlm_monitor.service.notify.deliveries import Holds, Outcome
 from ldlm_monitor.service.notify.group_messages import Pending
-from ldlm_monitor.service.notify.message import Notification, Receipt, from_json, story_of
+from ldlm_monitor.service.notify.message import Notification, Receipt, story_of
 from ldlm_monitor.service.notify.policy import StreamPolicy
 from ldlm_monitor.service.notify.silences import Silences
 from ldlm_monitor.service.state.database import Database
@@ -29,7 +29,7 @@ send it again. A choice: a longer time would need more disk."""
 FORGET_SECONDS: Final = 60.0
 """Seconds between two deletions of old rows: a choice; each delays an alert, rarer ones more."""
 _LAST_FIRING: Final = (
-    "SELECT key, body FROM notification AS one WHERE state = 'firing' "
+    "SELECT key FROM notification AS one WHERE state = 'firing' "
     "AND id = (SELECT max(id) FROM notification WHERE key = one.key)"
 )
 _EVERYTHING: Final = StreamPolicy()  # for a receiver without a policy: every transition by itself
@@ -210,35 +210,7 @@ class Outbox:
 
     def firing_keys(self) -> frozenset[str]:
         """Keys of the alerts whose last notification says that they fire."""
-        return frozenset(key for key, _ in self._database.rows(_LAST_FIRING))
-
-    def early_alerts(self) -> dict[str, Notification]:
-        """By key, the alerts that were last sent early and whose history is yet to be judged."""
-        read = (from_json(Notification, body) for _, body in self._database.rows(_LAST_FIRING))
-        return {each.key: each for each in read if each is not None and each.early}
-
-    def was_noted(self, early: Notification, written: float) -> bool:
-        """Whether an alert fires by its last notification, or one was stored of the same line.
-
-        Or one since the lines were `written` (Unix seconds), which are then no news.
-        """
-
-        def work(db: sqlite3.Connection) -> bool:
-            rows = db.execute(
-                "SELECT added_at, body FROM notification WHERE key = ? ORDER BY id DESC",
-                (early.key,),
-            ).fetchall()
-            stored = [from_json(Notification, body) for _, body in rows]
-            place = early.path, early.offset
-            return any(at >= written for at, _ in rows) or any(
-                each is not None and (each.path, each.offset) == place for each in stored
-            )
-
-        return early.key in self.firing_keys() or self._database.run(work)
-
-    def adopt(self, notification: Notification) -> None:
-        """Give an alert the message by which it was sent early, which is edited where it can be."""
-        self._database.run(lambda db: deliveries.adopt(db, notification))
+        return frozenset(key for (key,) in self._database.rows(_LAST_FIRING))
 
     def counts(self) -> dict[tuple[str, str], int]:
         """Totals by (receiver, outcome); `pending`: notifications that wait and are not held."""
