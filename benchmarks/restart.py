@@ -49,6 +49,8 @@ def writing(folder: Path) -> Iterator[Callable[[int], float]]:
 class Polling:
     """Watches nothing: each turn looks at every file."""
 
+    polling = True
+
     def watches(self, folder: Path) -> bool:
         return False
 
