@@ -7,6 +7,7 @@ that are in no log (the findings of `probe`) are stored whole.
 
 import json
 import math
+import re
 import sqlite3
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -44,6 +45,10 @@ CREATE TABLE IF NOT EXISTS observed (
 );
 """
 """Tables of the followed files (`key`: see `file_key`), `Arrival`s and `ObservedRecords`."""
+_STEP = re.compile(
+    rb"^(?:step|iter|iteration|epoch)\b[ :=#\[(]{0,3}\d", re.IGNORECASE | re.MULTILINE
+)
+"""A line that begins with a step: no line of a traceback does, as its lines are indented."""
 MAX_ARRIVALS = 200_000
 """Rows of arrivals: about 10 MB, read in half a second. One log that grows every second fills
 them in two days, 64 such logs in an hour. Then each two neighbours in the older half become one
@@ -288,7 +293,7 @@ def arrival_of(chunk: Chunk, at: float) -> Arrival:
 def _ends(chunks: Iterable[Chunk], since: float, at: float) -> list[tuple[int, float]]:
     """Where rows end, and when, of a file's chunks that came evenly from `since` to `at` (Unix s).
 
-    Only before what begins a record for sure, a row, a training's bar or a line with a time: a
+    Only before what begins a record for sure, a row, a bar, a line with a time or a step: a
     traceback whose lines do not come at once would be another event after a restart.
     """
     if (count := math.ceil((at - since) / SPREAD_SECONDS)) <= 1:
@@ -310,6 +315,7 @@ def _records(chunk: Chunk) -> list[int]:
     """The offsets of what begins a record for sure, in order."""
     marks = [*clock_marks(chunk.data, rows=True), *clock_marks(chunk.data)]
     places = [each.offset for each in marks] + [each.offset for each in stamps(chunk.data)]
+    places += [each.start() for each in _STEP.finditer(chunk.data)]
     return sorted(chunk.offset + each for each in places)
 
 
