@@ -1,6 +1,6 @@
 """No silence is judged of bytes that wait to be read: the monitor was late, and not the run."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -170,8 +170,13 @@ def test_a_file_that_grows_faster_than_it_is_read_does_not_hide_a_hang(
     assert stalls(watched) == ["TrainingStalled firing"]
 
 
+def plain(first: int, last: int) -> str:
+    return "".join(f"step {step}/100000 loss 2.5 lr 1e-4\n" for step in range(first, last))
+
+
+@pytest.mark.parametrize("rows", [rows, plain])
 def test_what_was_read_late_is_no_stall_after_a_kill(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch
+    watched: Watched, monkeypatch: pytest.MonkeyPatch, rows: Callable[[int, int], str]
 ) -> None:
     monkeypatch.setattr("ldlm_monitor.service.daemon.pump.COMMIT_SECONDS", 1000.0)
     watched.look(62)
