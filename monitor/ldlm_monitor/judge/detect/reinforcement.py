@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ldlm_monitor.judge.detect.detector import Detector, Gauges
 from ldlm_monitor.judge.detect.window import ComparedValues, Values, finite, median, middle_of
-from ldlm_monitor.judge.detect.zero_rows import ZeroRows
+from ldlm_monitor.judge.detect.zero_rows import ZeroDetector
 
 RECENT = 20
 """Last logged steps, whose median is compared. A choice: more alert later, fewer follow a batch."""
@@ -17,7 +17,7 @@ LEAST = 30
 """Steps needed before the recent ones, as for gradient norms."""
 
 
-class RewardSpreadDetector(Detector):
+class RewardSpreadDetector(ZeroDetector):
     """`reward_std_zero_rows`: last logged steps in a row at which all rewards were equal.
 
     Group-relative advantages are 0 then, whatever the reward: nothing is learned of these steps.
@@ -27,13 +27,6 @@ class RewardSpreadDetector(Detector):
     gauges: ClassVar[Gauges] = {
         "reward_std_zero_rows": "Last logged steps in a row whose rewards were all equal.",
     }
-
-    def __init__(self) -> None:
-        self._zeros = ZeroRows()
-
-    def update(self, values: Values) -> None:
-        """Add the next deviations of rewards."""
-        self._zeros.extend(values)
 
     def measures(self) -> Iterator[tuple[str, float]]:
         """The gauge without its prefix `ldlm_detect_`; none before rewards were equal for long."""

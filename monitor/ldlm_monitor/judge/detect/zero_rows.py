@@ -85,7 +85,18 @@ def _exponent(value: float) -> int:
     return int(Decimal(repr(value)).normalize().as_tuple().exponent)
 
 
-class LearningRateDetector(Detector):
+class ZeroDetector(Detector):
+    """A detector of a quantity that stands at 0."""
+
+    def __init__(self) -> None:
+        self._zeros = ZeroRows()
+
+    def update(self, values: Values) -> None:
+        """Add the next values; NaN and infinities are ignored."""
+        self._zeros.extend(values)
+
+
+class LearningRateDetector(ZeroDetector):
     """`learning_rate_zero_ratio`: logged steps in a row at 0, over what a schedule's end explains.
 
     That is the least of rows / 20 and rows / (0.1 count), if the zeros are no rounded values.
@@ -101,13 +112,6 @@ class LearningRateDetector(Detector):
         ),
     }
 
-    def __init__(self) -> None:
-        self._zeros = ZeroRows()
-
-    def update(self, values: Values) -> None:
-        """Add the next learning rates."""
-        self._zeros.extend(values)
-
     def measures(self) -> Iterator[tuple[str, float]]:
         """The gauges without their prefix `ldlm_detect_`; none before the rate was 0 for long."""
         if self._zeros.were_many:
@@ -117,7 +121,7 @@ class LearningRateDetector(Detector):
             yield "learning_rate_zero_ratio", rows / explained if self._zeros.is_exact() else 0.0
 
 
-class GradientZeroDetector(Detector):
+class GradientZeroDetector(ZeroDetector):
     """Logged steps in a row whose gradient norm is 0: `grad_norm_zero_rows` counts them.
 
     `grad_norm_zero_ratio` is that number over 100, or over three times the longest such row before,
@@ -132,13 +136,6 @@ class GradientZeroDetector(Detector):
             "Logged steps in a row with a gradient norm of 0 over those that chance explains."
         ),
     }
-
-    def __init__(self) -> None:
-        self._zeros = ZeroRows()
-
-    def update(self, values: Values) -> None:
-        """Add the next gradient norms."""
-        self._zeros.extend(values)
 
     def measures(self) -> Iterator[tuple[str, float]]:
         """The gauges without their prefix `ldlm_detect_`; none before the norm was 0 for long."""
