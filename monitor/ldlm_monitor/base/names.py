@@ -58,6 +58,7 @@ LAST_NONFINITE = "ldlm_train_last_nonfinite_timestamp_seconds"
 PAST_TIMES = frozenset({LAST_EVENT, LAST_NONFINITE})
 """Gauges of when something happened last: no sample of theirs is later than its own time."""
 RESTARTS = "ldlm_run_restarts_total"
+METRIC_SILENCE = "ldlm_detect_metric_silence_records"
 STEP_DURATION = "ldlm_train_step_duration_seconds"
 EVALUATION_DURATION = "ldlm_monitor_evaluation_duration_seconds"
 DELIVERY_DURATION = "ldlm_monitor_delivery_duration_seconds"
@@ -92,7 +93,7 @@ _TRAIN = (
     ("ldlm_train_memory_reserved_bytes", "Accelerator memory reserved."),
     ("ldlm_train_metric", "Every other numeric key of the log.", "name"),
     (
-        "ldlm_detect_metric_silence_records",
+        METRIC_SILENCE,
         "Records in a row without a value that came regularly, if not explained by its rhythm.",
         "name",
     ),

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from ldlm_monitor.base.chunk import Chunk
+from ldlm_monitor.base.names import METRIC_SILENCE
 from ldlm_monitor.judge.core.monitor import Monitor
-from ldlm_monitor.judge.run.rhythm import SILENCE
 
 NOW = 1_795_000_000.0
 Row = Mapping[str, float | None]
@@ -27,7 +27,7 @@ def feed(rows: Iterable[Row], *, at_once: bool) -> Monitor:
 def silent(rows: Iterable[Row], *, at_once: bool) -> dict[str, float]:
     """The quantities of a JSONL file that have come no longer, and in how many records."""
     points = feed(rows, at_once=at_once).snapshot().points
-    return {dict(each.labels)["name"]: each.value for each in points if each.name == SILENCE}
+    return {dict(each.labels)["name"]: each.value for each in points if each.name == METRIC_SILENCE}
 
 
 def logged(steps: Iterable[int], **values: float | None) -> list[Row]:

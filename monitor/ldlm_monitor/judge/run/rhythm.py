@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from ldlm_monitor.base.names import METRIC_SILENCE
 from ldlm_monitor.base.points import Point
 from ldlm_monitor.judge.run.file_rows import FileRows
 from ldlm_monitor.judge.run.quantity import SourceLine, labels_of
 
-SILENCE = "ldlm_detect_metric_silence_records"
 WATCHED = ("loss", "grad_norm", "learning_rate")
 """Quantities that are missed. A choice: what a trainer logs of one phase alone (an auxiliary loss,
 a warm-up's factor) ends with it, and nothing is wrong."""
@@ -42,9 +42,10 @@ class Rhythm:
 
     def observe(self, rows: FileRows, places: Sequence[int]) -> None:
         """Add rows of which those at `places` have the quantity."""
-        before = self.silent + places[0]
-        within = max((later - earlier - 1 for earlier, later in pairwise(places)), default=0)
-        self.longest = max(self.longest, before, within)
+        self.longest = max(self.longest, self.silent + places[0])
+        if len(places) < len(rows):
+            gaps = (later - earlier - 1 for earlier, later in pairwise(places))
+            self.longest = max(self.longest, *gaps, 0)
         self.count += len(places)
         self.path, self.beside = rows.key[0], rows.sample(places[-1]).values
         self.silent, self.since = 0, None
@@ -97,4 +98,4 @@ class Rhythms:
             for name, rhythm in known.items():
                 if (silence := rhythm.missed()) is not None:
                     labels = labels_of(self._run, rank, (("name", name),))
-                    yield Point(SILENCE, labels, silence), rhythm.since
+                    yield Point(METRIC_SILENCE, labels, silence), rhythm.since

@@ -21,11 +21,10 @@ def runnable_seconds() -> float:
     A starved monitor was not stopped: the trainings ran, and what they wrote is read first.
     """
     try:
-        with open(
-            "/proc/thread-self/schedstat", "rb"
-        ) as file:  # proc(5): ns run, ns waited, slices
-            waited = int(file.read().split()[1]) / 1e9
-    except (OSError, ValueError, IndexError):  # another system, or a sandbox
+        with open("/proc/thread-self/schedstat", "rb") as file:
+            _, waited_ns, _ = file.read().split()  # ns run, ns waited, slices: proc(5)
+        waited = int(waited_ns) / 1e9
+    except (OSError, ValueError):  # another system, or a sandbox
         waited = 0.0
     return time.process_time() + waited
 
