@@ -38,6 +38,15 @@ def test_a_schedule_that_ends_long_before_the_run_is_a_learning_rate_of_zero() -
     assert rate([*cosine(600, 600), *[0.0] * 100]) > 1
 
 
+def test_it_is_known_to_be_zero_where_the_log_has_shown_ten_thousandths_of_the_peak() -> None:
+    assert rate([*rounded(cosine(600, 600), 8), *[0.0] * 100]) > 1
+    assert rate([*rounded(cosine(600, 600), 6), *[0.0] * 100]) == 0
+
+
+def test_a_tenth_of_all_steps_may_be_the_end_of_a_schedule() -> None:
+    assert 0 < rate([*cosine(940, 940), *[0.0] * 60]) < 1
+
+
 @pytest.mark.parametrize("digits", [4, 6, 8, 17])
 def test_the_last_steps_of_a_schedule_are_none_however_many_digits_are_logged(digits: int) -> None:
     assert rate(rounded(cosine(1001, 1000), digits)) < 1
@@ -115,11 +124,11 @@ def test_an_evaluation_loss_that_rises_after_its_lowest_is_overfitting() -> None
 def test_noise_of_evaluations_is_no_overfitting() -> None:
     rng = random.Random(7)
     fired = 0
-    for noise in (0.003, 0.01, 0.02) * 20:
+    for noise in (0.003, 0.01, 0.02, 0.05, 0.05) * 12:
         levels = [2 + 2 / (1 + count) for count in range(40)]
         evaluations = [level * math.exp(rng.gauss(0, noise)) for level in levels]
         fired += any(rise(evaluations[:count]) >= 1 for count in range(5, 41))
-    assert fired <= 1
+    assert fired <= 2  # of 60 runs with 40 evaluations each
 
 
 def test_a_rise_that_nobody_would_act_on_is_none() -> None:

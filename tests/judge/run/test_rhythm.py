@@ -53,6 +53,16 @@ def test_the_alert_cites_the_first_line_without_it() -> None:
     assert (position.line, alerts["MetricMissing"].labels["severity"]) == (81, "critical")
 
 
+def test_the_first_line_is_that_of_the_present_silence() -> None:
+    rows = logged(range(80), loss=2.5) + logged([80]) + logged([81], loss=2.5)
+    alerts = {
+        each.name: each for each in feed(rows + logged(range(82, 300)), at_once=True).alerts()
+    }
+    position = alerts["MetricMissing"].position
+    assert position is not None
+    assert position.line == 83
+
+
 def test_it_is_no_longer_missed_once_it_comes() -> None:
     rows = logged(range(80), loss=2.5) + logged(range(80, 200)) + logged([200], loss=2.5)
     timed = [{"time": NOW - 300 + (row["step"] or 0), **row} for row in rows]
@@ -81,8 +91,9 @@ def test_what_came_a_few_times_is_not_missed(at_once: bool) -> None:
         [{"step": step, "eval_loss": 2.5} for step in range(80, 400)],
         [{"eval_loss": 2.5, "epoch": 0.6} for _ in range(300)],
         logged(range(80, 400), loss_generator=2.5, loss_critic=1.5),
+        [{"step": step, "gpu_watts": 300.0} for step in range(80, 400)],
     ],
-    ids=["an evaluation with steps", "one without", "another loss"],
+    ids=["an evaluation with steps", "one without", "another loss", "other records"],
 )
 def test_rows_of_another_phase_miss_nothing(at_once: bool, other: list[Row]) -> None:
     assert silent(logged(range(80), loss=2.5) + other, at_once=at_once) == {}
