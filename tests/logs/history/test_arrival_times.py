@@ -128,3 +128,8 @@ def test_a_piece_counts_its_own_newlines_not_those_of_the_chunk_it_is_cut_from()
     assert chunk.newlines == 3
     pieces = [piece for _, piece in Timeline([0, 2], [1.0, 2.0]).split(chunk)]
     assert [piece.newlines for piece in pieces] == [1, 2]
+
+
+def test_times_that_are_moved_with_a_slow_clock_are_guesses_as_before() -> None:
+    moved = Timeline([0, 10], [100.0, 101.0], dated=True, guess="from its last write").moved(60.0)
+    assert (moved.end, moved.dated, moved.guess) == (161.0, True, "from its last write")

@@ -154,7 +154,7 @@ class Timeline:
     def moved(self, seconds: float) -> "Timeline":
         """The timeline of bytes that all came so much later."""
         times = [time + seconds for time in self._times] if seconds else self._times
-        return Timeline(self._offsets, times, timed=self._timed, dated=self.dated)
+        return self._like(self._offsets, times, self._timed)
 
     def without_start(self) -> "Timeline":
         """The timeline of a file whose middle was skipped: its start gets the second time."""
