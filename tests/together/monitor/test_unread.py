@@ -13,11 +13,14 @@ from ldlm_monitor.judge.run.stall import Stall
 from ldlm_monitor.logs.source.file_system_reader import MountReader
 from ldlm_monitor.service.config import Settings
 from tests.together.monitor.test_restart import Watched
-from tests.together.watching import NOW
+from tests.together.watching import NOW, append
 
 LIMIT = 30.0
 STALL = Stall(limit_seconds={"running": LIMIT, "starting": LIMIT})
 ROW = '{"step": %d, "loss": 2.5, "total_steps": 100000, "text": "%s"}\n'
+
+
+STAMPED = '{"step": %d, "time": %f, "loss": 2.5, "total_steps": 100000}\n'
 
 
 def rows(first: int, last: int, text: str = "") -> str:
@@ -190,6 +193,35 @@ def test_what_was_read_late_is_no_stall_after_a_kill(
     assert stalls(watched) == []
     watched.look(221 + LIMIT)
     assert stalls(watched) == ["TrainingStalled firing"]
+
+
+@pytest.mark.parametrize("rows", [rows, plain])
+@pytest.mark.parametrize("seconds", [1, 10])
+def test_what_was_written_while_no_monitor_ran_is_no_stall(
+    tmp_path: Path, rows: Callable[[int, int], str], seconds: int
+) -> None:
+    watched, other = Watched(tmp_path), tmp_path / "other.log"
+
+    def write(first: int, last: int) -> None:
+        """Steps of both, one in `seconds`; those of the other have times."""
+        watched.write(rows(first, last), last * seconds)
+        at = [(step, NOW + step * seconds) for step in range(first, last)]
+        append(other, "".join(STAMPED % each for each in at), NOW + last * seconds)
+
+    write(0, 40)
+    watched.begin(41 * seconds)
+    for step in range(41, 71):
+        write(step, step + 1)
+        watched.look(step * seconds)
+    for step in (171, 271):
+        watched.kill()
+        write(step - 100, step)
+        watched.begin(step * seconds + 0.5)
+        watched.look(step * seconds + 1.5)
+        assert stalls(watched) == []
+    watched.look(271 * seconds + 10 * max(LIMIT, seconds))
+    assert set(stalls(watched)) == {"TrainingStalled firing"}
+    watched.kill()
 
 
 def test_a_recorded_hold_takes_no_pace_away(judged: Judged, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from ldlm_monitor.base.snapshot import GuessView
 from ldlm_monitor.logs.history.arrival_times import StepClock, Timeline, at_once, from_bars
 from ldlm_monitor.logs.history.file_head import form_of, name_by_content
 from ldlm_monitor.logs.history.history_file import HistoryFile, StreamFile
+from ldlm_monitor.logs.history.late_bytes import spread
 from ldlm_monitor.logs.history.line_clock import between_lines, from_lines
 from ldlm_monitor.logs.history.rotated_logs import JoinedStretch, logs_of
 from ldlm_monitor.logs.history.row_moments import has_times
@@ -253,8 +254,10 @@ def _timeline(
             if file.seen is None:
                 raise
             estimate = at_once(file.backlog.modified)
-        is_last = start == file.seen_to
-        parts.append((start, floor if is_last and file.seen else earliest, estimate))
+        if file.seen is not None:
+            earliest = max(earliest, floor) if start == file.seen_to else earliest
+            estimate = estimate if estimate.timed else spread(stretch, earliest)
+        parts.append((start, earliest, estimate))
     return parts[0][2] if file.seen is None else Timeline.joined(parts)
 
 

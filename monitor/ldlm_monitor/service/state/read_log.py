@@ -7,9 +7,7 @@ that are in no log (the findings of `probe`) are stored whole.
 
 import json
 import math
-import re
 import sqlite3
-from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -18,8 +16,7 @@ from typing import TypeAlias
 from ldlm_monitor.base.arrival import Arrival, Kind
 from ldlm_monitor.base.chunk import Chunk, FileId
 from ldlm_monitor.base.records import MAX_COUNT, Heartbeat, Record, from_json, to_json
-from ldlm_monitor.logs.parse import clock_marks
-from ldlm_monitor.logs.parse.stamps import stamps
+from ldlm_monitor.logs.history.late_bytes import evenly
 from ldlm_monitor.service.state.database import Database
 
 SCHEMA = """
@@ -45,10 +42,6 @@ CREATE TABLE IF NOT EXISTS observed (
 );
 """
 """Tables of the followed files (`key`: see `file_key`), `Arrival`s and `ObservedRecords`."""
-_STEP = re.compile(
-    rb"^(?:step|iter|iteration|epoch)\b[ :=#\[(]{0,3}\d", re.IGNORECASE | re.MULTILINE
-)
-"""A line that begins with a step: no line of a traceback does, as its lines are indented."""
 MAX_ARRIVALS = 200_000
 """Rows of arrivals: about 10 MB, read in half a second. One log that grows every second fills
 them in two days, 64 such logs in an hour. Then each two neighbours in the older half become one
@@ -61,9 +54,6 @@ _ARRIVALS = (  # in the order of reading, of files that are still followed
     "SELECT number, at, start, stop, line, kind, key FROM arrival"
     " JOIN file ON file.id = arrival.file WHERE NOT ended ORDER BY number"
 )
-SPREAD_SECONDS = 5.0
-"""Seconds between the rows of bytes that were read late. A choice: a sixth of the least default
-stall limit; less takes more of `MAX_ARRIVALS`."""
 LATEST = 1e10
 """Unix seconds of the year 2286, where they get an eleventh digit; a later arrival is damage."""
 
@@ -291,32 +281,9 @@ def arrival_of(chunk: Chunk, at: float) -> Arrival:
 
 
 def _ends(chunks: Iterable[Chunk], since: float, at: float) -> list[tuple[int, float]]:
-    """Where rows end, and when, of a file's chunks that came evenly from `since` to `at` (Unix s).
-
-    Only before what begins a record for sure, a row, a bar, a line with a time or a step: a
-    traceback whose lines do not come at once would be another event after a restart.
-    """
-    if (count := math.ceil((at - since) / SPREAD_SECONDS)) <= 1:
-        return []
+    """Where rows end, and when, of a file's chunks that came evenly from `since` to `at`."""
     read = [each for each in chunks if arrival_of(each, at).kind == "records"]
-    if not read or read[0].framed is not None:
-        return []
-    begin, stop = read[0].offset, read[-1].offset + len(read[-1].data)
-    records = [place for chunk in read for place in _records(chunk)]
-    found: dict[int, float] = {}
-    for number in range(1, count):
-        index = bisect_left(records, begin + (stop - begin) * number // count)
-        if index < len(records):
-            found.setdefault(records[index], since + (at - since) * number / count)
-    return list(found.items())
-
-
-def _records(chunk: Chunk) -> list[int]:
-    """The offsets of what begins a record for sure, in order."""
-    marks = [*clock_marks(chunk.data, rows=True), *clock_marks(chunk.data)]
-    places = [each.offset for each in marks] + [each.offset for each in stamps(chunk.data)]
-    places += [each.start() for each in _STEP.finditer(chunk.data)]
-    return sorted(chunk.offset + each for each in places)
+    return evenly(read, since, at) if read and read[0].framed is None else []
 
 
 def _pieces(chunk: Chunk, ends: Iterable[tuple[int, float]], at: float) -> Iterator[Arrival]:
