@@ -21,9 +21,10 @@ ROWS = 600
 
 
 def detected(quantity: str) -> set[str]:
-    """The detectors' metrics of two runs that log one quantity: a NaN, noise, and in one zeros."""
+    """The detectors' metrics of runs that log a quantity: NaN and noise, then zeros, or ln 2."""
     noise = [math.nan, *(2.0 + row * 37 % 11 / 10 for row in range(1, ROWS))]
-    return _metrics(quantity, noise) | _metrics(quantity, [*noise, *[0.0] * ROWS])
+    runs = noise, [*noise, *[0.0] * ROWS], [0.6931] * ROWS
+    return set().union(*(_metrics(quantity, values) for values in runs))
 
 
 def _metrics(quantity: str, values: list[float]) -> set[str]:

@@ -17,6 +17,7 @@ from ldlm_monitor.judge.detect.gradient import (
     skipped_share,
 )
 from ldlm_monitor.judge.detect.loss_constant import ConstantDetector
+from ldlm_monitor.judge.detect.loss_start import StartDetector
 from ldlm_monitor.judge.detect.loss_trend import LossDetector
 from ldlm_monitor.judge.detect.memory import MemoryDetector
 from ldlm_monitor.judge.detect.reinforcement import (
@@ -31,6 +32,7 @@ from ldlm_monitor.judge.detect.zero_rows import GradientZeroDetector, LearningRa
 DETECTORS: tuple[type[Detector], ...] = (
     LossDetector,
     ConstantDetector,
+    StartDetector,
     GradientDetector,
     OverflowDetector,
     MemoryDetector,

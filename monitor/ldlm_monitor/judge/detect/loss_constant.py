@@ -50,20 +50,27 @@ class ConstantDetector(Detector):
     units, such as 0, must not be left again: c = n is its present row, q is at least the
     share of repeats, and the row must be three times the longest before. Until 10 rows of other
     values are known, the gauge is c / 200 over all rows.
+
+    `loss_constant_lead_ratio` says for how much of the run: of all values so far, the share of the
+    value that has the majority, less that of all others, at least (Boyer and Moore 1981); 0
+    without a majority, and for the value 0, which some losses are by their making.
     """
 
     quantity = "loss"
     gauges: ClassVar[Gauges] = {
         "loss_constant_ratio": "Losses of one value over the number that chance could explain.",
+        "loss_constant_lead_ratio": "Share of one value in all losses less that of all others.",
     }
 
     def __init__(self) -> None:
         self._values = array("d")  # of each row
         self._lengths = array("q")
+        self._leader, self._lead, self._count = 0.0, 0, 0
 
     def update(self, values: Values) -> None:
         """Add the next values; those that are not finite are ignored."""
         values = finite(values)
+        self._vote(values)
         if values and self._values and values[0] == self._values[-1]:
             same = next((at for at, value in enumerate(values) if value != values[0]), len(values))
             self._lengths[-1] += same
@@ -81,6 +88,13 @@ class ConstantDetector(Detector):
         """The gauge without its prefix `ldlm_detect_`, and its value, once there are values."""
         if self._values:
             yield "loss_constant_ratio", self._measure()
+            yield "loss_constant_lead_ratio", self._lead / self._count if self._leader else 0.0
+
+    def _vote(self, values: Values) -> None:
+        self._count += len(values)
+        self._lead += 2 * values.count(self._leader) - len(values)
+        if self._lead < 0:
+            self._leader, self._lead = values[-1], 0
 
     def _measure(self) -> float:
         present, equal, count = self._most_common()
