@@ -19,8 +19,7 @@ from ldlm_monitor.base.text.lines import transition_json, transition_line
 from ldlm_monitor.base.text.sanitize import plain, redact, run_path
 from ldlm_monitor.finished.report.plain_text import health_report
 from ldlm_monitor.service.notify.alertmanager import SentAlert, body
-from ldlm_monitor.service.notify.apprise import plain_text
-from ldlm_monitor.service.notify.content import news_of, whole_of
+from ldlm_monitor.service.notify.content import news_of, plain_text, whole_of
 from ldlm_monitor.service.notify.message import (
     Message,
     Notification,

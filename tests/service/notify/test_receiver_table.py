@@ -119,10 +119,13 @@ def test_it_is_tried(extended: Extended, folder: Path, gateway: Gateway) -> None
     code, out, err = extended.run("notify", "test", cwd=folder, LDLM_PAGER_URL=gateway.url)
     assert (code, out) == (2, "pager 110: accepted the test message\n")
     assert err.startswith("ldlm-monitor: notify test: pager 112: pager answered 404; check URL")
-    assert gateway.paged[0] == (
-        "/110",
-        "NotifyTest: A test message: alerts of ldlm-monitor arrive here.",
-    )
+    path, text = gateway.paged[0]
+    assert path == "/110"
+    assert text.startswith("NotifyTest firing ")
+    assert "A test message: alerts of ldlm-monitor arrive here." in text
+    code, _, err = extended.run("notify", "test", cwd=folder, LDLM_PAGER_URL="http://example.org")
+    assert code == 2
+    assert "pager.url: is not an ASCII https URL with a host; give that of the gateway" in err
 
 
 @pytest.mark.live
@@ -133,7 +136,7 @@ def test_it_is_delivered_to_and_counted(extended: Extended, folder: Path, gatewa
     assert daemon.stderr is not None
     try:
         for path in ("/110", "/112"):
-            gateway.wait_for(path, "NonFiniteLoss: ")
+            gateway.wait_for(path, "NonFiniteLoss firing")
         began = next(line for line in daemon.stderr if "metrics on " in line)
         url = began.partition("metrics on ")[2].partition(",")[0]
         deadline = time.monotonic() + PATIENCE

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from ldlm_monitor.service.notify.apprise import apprise_services, plain_text
-from ldlm_monitor.service.notify.content import news_of
+from ldlm_monitor.service.notify.apprise import apprise_services
+from ldlm_monitor.service.notify.content import news_of, plain_text
 from ldlm_monitor.service.notify.message import Message, Receipt
 
 pytest.importorskip("apprise")

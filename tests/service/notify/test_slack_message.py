@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.service.notify.apprise import plain_text
-from ldlm_monitor.service.notify.content import news_of
+from ldlm_monitor.service.notify.content import news_of, plain_text
 from ldlm_monitor.service.notify.message import Notification, message_of
 from tests.service.notify.stories import slack_message
 

@@ -7,12 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-import re2
 from pydantic import Field
 
 from ldlm_monitor.base.errors import ConfigError, DeliveryError
 from ldlm_monitor.base.setting_types import UserPath
-from ldlm_monitor.base.text.sanitize import shorten
 from ldlm_monitor.service.notify.policy import Policy
 from ldlm_monitor.service.notify.receiver import MessageReceiver, ReceiverSettings
 from ldlm_monitor.service.state.secret_files import secret_text
@@ -20,22 +18,7 @@ from ldlm_monitor.service.state.secret_files import secret_text
 if TYPE_CHECKING:
     import apprise
 
-    from ldlm_monitor.service.notify.content import Content
     from ldlm_monitor.service.notify.message import Message, Notification, Receipt
-
-TITLE_LIMIT, TEXT_LIMIT = 200, 1500
-"""Characters of a message's title, and of each line of its text: a title and one full line, 1700,
-fit a message on Discord, which may have 2000."""
-
-_ACTIVE = (
-    (re2.compile(r"([^A-Za-z0-9]|^)(@+)"), lambda found: found[1] + "＠" * len(found[2])),
-    (re2.compile(r"(?i)@(everyone|here|channel|all\b)"), lambda found: f"＠{found[1]}"),
-    (re2.compile(r"<([@!#&/A-Za-z])"), lambda found: f"‹{found[1]}"),
-    (re2.compile(r"\]\("), lambda found: "] ("),
-)
-"""Patterns of mentions, tags and Markdown links, which Discord and Mattermost find in any text, and
-the look-alike of each, on which no service acts. The first pattern spares mail addresses. The
-second does not: Discord finds the mention of a whole channel within a word too."""
 
 
 class Apprise(ReceiverSettings, Policy):
@@ -69,7 +52,7 @@ class AppriseService(MessageReceiver):
 
     def send(self, message: Message) -> Receipt:
         """Send the news, else what still fires. Raises DeliveryError unless it was accepted."""
-        from ldlm_monitor.service.notify.content import news_of
+        from ldlm_monitor.service.notify.content import news_of, plain_text
         from ldlm_monitor.service.notify.message import Receipt, weight
 
         kind = _type(min(message.news or message.firing, key=weight))
@@ -116,28 +99,6 @@ def apprise_services(urls: Iterable[str]) -> Iterator[AppriseService]:
         seen[scheme] += 1
         count = f" {seen[scheme]}" if seen[scheme] > 1 else ""
         yield AppriseService(service, f"apprise {scheme}{count}")
-
-
-def plain_text(content: Content) -> tuple[str, str]:
-    """(title, text) of a message; each part of the content, and each log line, is a plain line."""
-    parts = [
-        *content.summary,
-        f"First cause: {content.cause}" if content.cause else "",
-        ", ".join(f"{name} {value}" for name, value in content.facts),
-        *content.alerts,
-        *content.log.splitlines(),
-        f"What to do: {content.action}" if content.action else "",
-        f"Page of the run: {content.link}" if content.link else "",
-        *content.notes,
-    ]
-    return _line(content.title, TITLE_LIMIT), "\n".join(_line(part) for part in parts if part)
-
-
-def _line(words: str, limit: int = TEXT_LIMIT) -> str:
-    shown = " ".join(words.split())
-    for active, replacement in _ACTIVE:
-        shown = active.sub(replacement, shown)
-    return shorten(shown, limit)
 
 
 def _type(notification: Notification) -> apprise.NotifyType:

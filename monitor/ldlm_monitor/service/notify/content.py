@@ -1,12 +1,15 @@
 """The content of a message, from which each receiver builds its own form.
 
-Texts are cleaned and redacted here; each receiver escapes the special characters of its form.
+Texts are cleaned and redacted here; each receiver escapes the special characters of its form. One
+that sends plain text has it of `plain_text`.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
+
+import re2
 
 from ldlm_monitor.base.text.format import compressed, duration, utc
 from ldlm_monitor.base.text.sanitize import shorten
@@ -26,6 +29,20 @@ ALERT_LIMIT: Final = 160
 LINES_SHOWN, LINE_LIMIT = 4, 350
 """Log lines of a message about several alerts, and characters of each: a choice. With their paths
 they fit the 1700 characters that `slack_message` allows a text."""
+
+TITLE_LIMIT, TEXT_LIMIT = 200, 1500
+"""Characters of a plain title, and of each line of a plain text: a title and one full line, 1700,
+fit a message on Discord, which may have 2000."""
+
+_ACTIVE = (
+    (re2.compile(r"([^A-Za-z0-9]|^)(@+)"), lambda found: found[1] + "＠" * len(found[2])),
+    (re2.compile(r"(?i)@(everyone|here|channel|all\b)"), lambda found: f"＠{found[1]}"),
+    (re2.compile(r"<([@!#&/A-Za-z])"), lambda found: f"‹{found[1]}"),
+    (re2.compile(r"\]\("), lambda found: "] ("),
+)
+"""Patterns of mentions, tags and Markdown links, which Discord and Mattermost find in any text, and
+the look-alike of each, on which no service acts. The first pattern spares mail addresses. The
+second does not: Discord finds the mention of a whole channel within a word too."""
 
 SEVERITY_MARKS: Final = {"critical": "🔴", "error": "🟠", "warning": "🟡", "info": "🔵"}
 STATE_MARKS: Final = {"resolved": "✅", "ended": "⏹️", "unknown": "❔", "pending": "⏳"}
@@ -123,6 +140,31 @@ def _advice(message: Message, each: Notification) -> str:
     story = message.story
     is_of_it = story is not None and story.id == each.incident
     return clean((story.action if story is not None and is_of_it else "") or each.action)
+
+
+def plain_text(content: Content) -> tuple[str, str]:
+    """(title, text) of a message: each part, and each log line, is a line in which nothing acts.
+
+    No mention, tag or link of a chat is left in them; HTML and Markdown need more.
+    """
+    parts = [
+        *content.summary,
+        f"First cause: {content.cause}" if content.cause else "",
+        ", ".join(f"{name} {value}" for name, value in content.facts),
+        *content.alerts,
+        *content.log.splitlines(),
+        f"What to do: {content.action}" if content.action else "",
+        f"Page of the run: {content.link}" if content.link else "",
+        *content.notes,
+    ]
+    return _inert(content.title, TITLE_LIMIT), "\n".join(_inert(part) for part in parts if part)
+
+
+def _inert(words: str, limit: int = TEXT_LIMIT) -> str:
+    shown = " ".join(words.split())
+    for active, replacement in _ACTIVE:
+        shown = active.sub(replacement, shown)
+    return shorten(shown, limit)
 
 
 def one_line(text: str) -> str:
