@@ -121,7 +121,7 @@ def test_a_hang_is_terminated_then_killed() -> None:
     acting = supervisor("hang=stacks,kill")
     seen = snapshot(firing("TrainingStalled", START + 50))
     (order,) = orders(acting, seen, START + 50)
-    assert (order.number, order.evidence) == (15, True)
+    assert (order.number, order.evidence) == (15, seen.alerts[0])
     assert not orders(acting, seen, START + 59)
     (order,) = orders(acting, seen, START + 60)
     assert order.number == 9
@@ -222,16 +222,16 @@ def test_new_steps_give_the_restarts_back() -> None:
 def test_a_budget_ends_restarts_that_make_steps() -> None:
     acting = supervisor("crash=restart:1", budget="2/10m")
     for attempt in range(2):
-        orders(acting, snapshot(step=10 + attempt), START)
-        assert acting.ended(1, START + attempt).start_at
-    orders(acting, snapshot(step=20), START)
-    assert acting.ended(1, START + 3).note == "no restart: the budget of 2 is used up"
+        orders(acting, snapshot(step=10 + attempt), START + 10 * attempt)
+        assert acting.ended(1, START + 10 * attempt).start_at
+    orders(acting, snapshot(step=20), START + 20)
+    assert acting.ended(1, START + 23).note == "no restart: the budget of 2 is used up"
 
 
 def test_a_budget_is_of_the_last_hours() -> None:
     acting = supervisor("crash=restart:1", budget="1/10m")
     assert acting.ended(1, START).start_at
-    orders(acting, snapshot(step=20), START)
+    orders(acting, snapshot(step=20), START + 10)
     assert acting.ended(1, START + 600).start_at
 
 

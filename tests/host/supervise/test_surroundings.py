@@ -4,12 +4,13 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ldlm_monitor.base.records import Event, Position, Scalar
-from ldlm_monitor.base.snapshot import MonitorView, Snapshot
+from ldlm_monitor.base.snapshot import AlertView, MonitorView, Snapshot
 from ldlm_monitor.host.supervise.evidence import keep, stacks
 from ldlm_monitor.host.supervise.started_in import look
 
@@ -88,8 +89,17 @@ def test_gpus_are_those_that_the_driver_lists(
     assert look([sys.executable], tmp_path, {}).gpus == ("GPU 0: A", "GPU 1: B")
 
 
+HUNG = AlertView(
+    name="TrainingStalled", state="firing", labels={"run": "a", "severity": "critical"},
+    annotations={"summary": "a: no step for 31s"}, value=31.0, active_at=1.0, fired_at=1.0,
+    position=None,
+)  # fmt: skip
+
+
 def event(kind: str, run: str, *pids: int) -> Event:
-    processes: list[dict[str, Scalar]] = [{"pid": pid, "state": "S"} for pid in pids]
+    processes: list[dict[str, Scalar]] = [
+        {"pid": pid, "state": "S", "rank": pid - 7} for pid in pids
+    ]
     return Event(
         kind=kind,
         severity="warning",
@@ -120,7 +130,8 @@ def with_py_spy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("with_py_spy")
 def test_a_failure_is_kept_with_its_events_and_the_stacks_of_its_processes(tmp_path: Path) -> None:
     place = tmp_path / "evidence.json"
-    keep(place, "a", snapshot(event("look", "a", 7, 8, 7), event("look", "b", 9)))
+    seen = snapshot(event("look", "a", 7, 8, 7), event("look", "b", 9))
+    assert not [line for line in keep(place, HUNG, seen) if line.startswith("Thread")]
     found = json.loads(place.read_text())
     assert found["incidents"] == []
     (kept,) = found["events"]
@@ -137,4 +148,32 @@ def test_without_py_spy_there_are_no_stacks(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_full_disk_does_not_stop_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    keep(Path("/dev/full"), "a", snapshot())
+    assert [*keep(Path("/dev/full"), HUNG, snapshot())]
+
+
+@pytest.mark.usefixtures("with_py_spy")
+def test_the_stacks_of_ranks_are_compared_for_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log is all that is left after the kill."""
+    (tmp_path / "py-spy").write_text(PY_SPY)
+    look = event("log_silence", "a", 7, 8)
+    seen = snapshot(replace(look, fields={**look.fields, "probe": True}))
+    rows = [json.loads(line) for line in keep(tmp_path / "evidence.json", HUNG, seen)]
+    assert [(row["kind"], row.get("rank")) for row in rows] == [
+        ("log_silence", 1), ("stack_dump", 1), ("stack_dump", 0), ("hang_no_progress", None),
+    ]  # fmt: skip
+    assert rows[1]["message"] == (
+        "rank 1 is not where the others wait for it, at train.py:9 in load; "
+        "the others wait in all_reduce"
+    )
+    assert rows[3]["message"] == "no step for 31s"
+
+
+PY_SPY = """#!/bin/sh
+echo "Process $3: python train.py"
+echo
+echo "Thread $3 (idle): \\"MainThread\\""
+[ "$3" = 8 ] || echo "    all_reduce (torch/distributed/distributed_c10d.py:3252)"
+echo "    load (train.py:9)"
+"""

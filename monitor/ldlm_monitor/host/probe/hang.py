@@ -94,7 +94,7 @@ def accused(ranks: Sequence[RankReport]) -> tuple[frozenset[int], str]:
     return frozenset(), ""
 
 
-def events_of(ranks: Sequence[RankReport], case: ProbeCandidate, now: float) -> list[Event]:
+def events_of(ranks: Sequence[RankReport], case: host_events.Standing, now: float) -> list[Event]:
     """One `stack_dump` event per rank that has stacks or is accused, the accused first."""
     guilty, why = accused(ranks)
     waits = [each.stacks.wait for each in ranks if each.stacks and each.page.rank not in guilty]
@@ -109,15 +109,20 @@ def events_of(ranks: Sequence[RankReport], case: ProbeCandidate, now: float) -> 
 
 
 def _event(
-    each: RankReport, case: ProbeCandidate, now: float, guilty: frozenset[int], why: tuple[str, str]
+    each: RankReport,
+    case: host_events.Standing,
+    now: float,
+    guilty: frozenset[int],
+    why: tuple[str, str],
 ) -> Event:
     """The event of a rank. `why`: the reason that `guilty` are accused, and what others do."""
     page = each.page
     place = each.stacks.place if each.stacks is not None else None
     is_accused = page.rank in guilty
     message = f"rank {page.rank} {why[0]}," if is_accused else f"rank {page.rank} is"
-    message += f" in {page.phase}" + (f" after step {page.step}" if page.step >= 0 else "")
-    message += f", at {place}" if place is not None else ""
+    phase = f"in {page.phase}" + (f" after step {page.step}" if page.step >= 0 else "")
+    known = (phase if page.phase else "", f"at {place}" if place is not None else "")
+    message = f"{message} {', '.join(filter(None, known))}"
     message += f"; {why[1]}" if is_accused and place and why[1] else ""
     return host_events.event(
         case,

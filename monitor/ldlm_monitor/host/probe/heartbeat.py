@@ -47,6 +47,14 @@ class Page:
     phase: str
     status: str
 
+    @classmethod
+    def of_process(cls, rank: int, host: str, pid: int, now: float) -> "Page":
+        """What is known at `now` of a rank whose process writes no page."""
+        nothing = {"stack_file": "", "recorder": "", "phase": "", "status": "running"}
+        return cls(
+            Path(), 0, pid, 0, 0, 0, rank, host, step=-1, time=now, phase_since=now, **nothing
+        )
+
     def record(self, run: str) -> Heartbeat:
         """The page as a `Heartbeat` record of a run."""
         return Heartbeat(

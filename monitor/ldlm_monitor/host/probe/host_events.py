@@ -3,8 +3,9 @@
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Protocol
 
-from ldlm_monitor.base.records import Event, FieldValue, Scalar
+from ldlm_monitor.base.records import Event, FieldValue, Position, Scalar
 from ldlm_monitor.host.probe.process import TICKS, Scan, link
 from ldlm_monitor.judge.run.verdict import RELAY_CORES, ProbeCandidate
 from ldlm_monitor.logs.parse.made_events import Seen, made_event
@@ -21,8 +22,20 @@ def folders(case: ProbeCandidate) -> set[Path]:
     return {Path(file).parent for file in case.files if file.endswith(".jsonl")}
 
 
+class Standing(Protocol):
+    """A run that takes no step, and the place of its last one."""
+
+    @property
+    def run(self) -> str:
+        """The run's name."""
+
+    @property
+    def position(self) -> Position:
+        """Where its last step is logged."""
+
+
 def event(
-    case: ProbeCandidate,
+    case: Standing,
     seen: Seen,
     message: str,
     rank: int | None = None,

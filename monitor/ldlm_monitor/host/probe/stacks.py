@@ -32,6 +32,8 @@ _MAX_THREADS = 64  # kept: the last ones, as the main thread is at the end of a 
 _MAX_FRAMES = 64  # kept of a thread: the innermost, among which are the user's code and torch's
 _MAX_TEXT = 256  # characters of a file or function name, which anyone may have written
 _FRAME = re.compile(r'  File "([^"]*)", line (\d{1,9}) in (.*)')  # as faulthandler writes it
+_PY_SPY_HEAD = re.compile(r'Thread (?:\d+|0x[0-9A-Fa-f]+) \([a-z+]+\)(?:: "([^"]*)")?')
+_PY_SPY_FRAME = re.compile(r"    (\S.*) \(([^()]+?):(\d{1,9})\)")
 _FOR_USERS = (signal.SIGUSR1, signal.SIGUSR2, *range(signal.SIGRTMIN, signal.SIGRTMAX + 1))
 """Signals without a meaning of their own (signal(7)); all others are never sent."""
 _QUIET_SECONDS = 0.1
@@ -149,6 +151,19 @@ def stacks_of(text: str) -> Stacks:
             frame = StackFrame(call[1][:_MAX_TEXT], int(call[2]), call[3][:_MAX_TEXT])
             threads[-1][1].append(frame)
     return Stacks(tuple(reversed(threads)))
+
+
+def stacks_of_py_spy(text: str) -> Stacks:
+    """The stacks in the text of `py-spy dump`; native frames have no line and are left out."""
+    threads: list[tuple[str, list[StackFrame]]] = []
+    for line in text.splitlines():
+        if head := _PY_SPY_HEAD.match(line):
+            threads.append(((head[1] or "")[:_MAX_TEXT], []))
+        elif threads and len(threads[-1][1]) < _MAX_FRAMES and (call := _PY_SPY_FRAME.match(line)):
+            frame = StackFrame(call[2][:_MAX_TEXT], int(call[3]), call[1][:_MAX_TEXT])
+            threads[-1][1].append(frame)
+    threads.sort(key=lambda each: each[0] != "MainThread")
+    return Stacks(tuple(threads[:_MAX_THREADS]))
 
 
 def _written(path: Path, start: int, until: float) -> str:

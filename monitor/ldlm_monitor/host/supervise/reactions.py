@@ -4,6 +4,7 @@ The default is to watch alone. Everything here is a function of alerts, ends and
 carries the orders out.
 """
 
+import math
 import signal
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -83,14 +84,15 @@ class Reactions:
 class Order:
     """One thing to do, of which the log gets `note`.
 
-    `number`: a signal for the command. `evidence`: keep the incident and the stacks first.
+    `number`: a signal for the command. `evidence`: keep the incident of this alert and the stacks
+    first.
     `start_at`: start the command again at this time (Unix seconds) with `environment`; after an
     end, None: the run is over.
     """
 
     note: str = ""
     number: int | None = None
-    evidence: bool = False
+    evidence: AlertView | None = None
     start_at: float | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -127,6 +129,8 @@ class Supervisor:
             return
         if now <= self._started_at:
             self._nonfinite = _nonfinite(run)
+        if now < self._started_at:  # between two attempts, or after the last
+            return
         if run.step is not None and run.step > self._furthest:
             self._furthest, self._in_a_row = run.step, 0
         if self._kill_at is not None and now >= self._kill_at:
@@ -146,7 +150,7 @@ class Supervisor:
             yield Order(
                 f"{said}: SIGTERM" if ends else said,
                 signal.SIGTERM if ends else None,
-                evidence=True,
+                evidence=alert,
             )
 
     def ended(self, code: int, now: float) -> Order:
@@ -154,6 +158,7 @@ class Supervisor:
         acted, self._acted, self._kill_at = self._acted, "", None
         most, budget = self._reactions.restarts, self._reactions.budget
         seconds = self._reactions.budget_seconds
+        self._started_at = math.inf
         if self._over or (code == 0 and not acted) or not most:
             return Order()
         while self._restarts and self._restarts[0] <= now - seconds:
@@ -187,12 +192,14 @@ class Supervisor:
         if decision is None:
             return order
         if decision.decision == "STOP":
+            self._started_at = math.inf
             return Order(f"no restart: {decision.phrase}")
         note, found = order.note, dict(order.environment)
         if decision.node is not None:
             self._excluded[decision.node] = None
             found["LDLM_EXCLUDE_NODES"] = ",".join(self._excluded)
         if len(self._excluded) > MAX_EXCLUDED:
+            self._started_at = math.inf
             return Order(f"no restart: {len(self._excluded)} nodes failed")
         if decision.rollback_step is not None:
             found["LDLM_RESUME_STEP"] = str(decision.rollback_step)

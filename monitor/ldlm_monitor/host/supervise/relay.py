@@ -8,7 +8,8 @@ objects, one a line. The relay sends to both `{"started": pid}`, `{"ended": code
 signal), `{"stopped": number}` (of job control), `{"interrupted": by}` (a signal that did not come
 from MONITOR, or Ctrl-C was typed) and `{"over": code}`: no start is to come; to MONITOR also
 `{"wrote": bytes}` if REPORTS is 1, so that it need not poll. It takes `{"signal": number}`,
-`{"resize": true}`, `{"foreground": bool}`, `{"note": text}`, and after an end `{"start":
+`{"resize": true}`, `{"foreground": bool}`, `{"note": text}`, `{"line": text}` (without our
+prefix), and after an end `{"start":
 {"command", "shown", "environment"}}` (`shown`: without secrets, for the log) or `{"release":
 true}`. If MONITOR is closed, an end is the last.
 
@@ -240,6 +241,8 @@ class Relay:
             self._terminal.resize()
         if "foreground" in order:
             self._set_foreground(here=order["foreground"])
+        if "line" in order:
+            self._log.line(order["line"])
         if "note" in order:
             self._log.note(order["note"])
         if "start" in order and self._process is None:

@@ -69,9 +69,10 @@ class RunSession:
         if snapshot is None or not self._link.is_open:
             return
         for order in self._supervisor.observe(snapshot, now):
-            if order.evidence:
+            if order.evidence is not None:
                 path = self._record.folder / f"evidence_{self._supervisor.attempt}.json"
-                evidence.keep(path, self._record.name, snapshot)
+                for line in evidence.keep(path, order.evidence, snapshot):
+                    self._link.send({"line": line})
             self._link.send({"note": order.note})
             if self._processes is not None:
                 self._processes.look()  # while their parents live

@@ -59,8 +59,11 @@ class RunLog:
 
     def note(self, text: str) -> None:
         """Add a line of ours, with the time."""
-        line = f"{iso(time.time())} {RUN_PREFIX} {text}\n"
-        self.write(0, line.encode("utf-8", "backslashreplace"))
+        self.line(f"{iso(time.time())} {RUN_PREFIX} {text}")
+
+    def line(self, text: str) -> None:
+        """Add a line of ours as it is."""
+        self.write(0, f"{text}\n".encode("utf-8", "backslashreplace"))
 
     def _open(self) -> int:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC

@@ -11,7 +11,7 @@ from string import digits
 from typing import Final
 
 from ldlm_monitor.base.incident_view import ClaimView
-from ldlm_monitor.base.meaning import How, Meaning, Word
+from ldlm_monitor.base.meaning import NOTHING, How, Meaning, Word
 from ldlm_monitor.base.records import Event
 from ldlm_monitor.judge.incidents.clues import (
     MAX_MESSAGE,
@@ -44,6 +44,8 @@ _OWN_ROLES: Final = frozenset({"root", "evidence", "victim"})
 
 EXCEPTION: Final = "python_exception"  # kind of a traceback without one of its own
 NONFINITE: Final = "nonfinite_metric"  # kind of NaN and infinite values
+STACKS: Final = "stack_dump"  # kind of what a rank does, which is no fault
+STALL: Final = "hang_no_progress"  # kind of a run that takes no step
 FoldKey = tuple[str, ...]  # kind, role, process group, sequence number, message; or the first two
 
 
@@ -91,7 +93,8 @@ class Evidence:
 
     `forced`: file and pid of processes that had to be killed. `groups`: id and name of the
     process group, by rank and sequence number. `records`: the number of events. `claims`: the rank
-    that each node's torchelastic calls the root cause, not compared with the evidence yet.
+    that each node's torchelastic calls the root cause, not compared with the evidence yet. `deed`:
+    the first by which `ldlm-monitor run` ended the run; what follows it is no cause.
     `assumes_default_group`: ranks within a group were taken for global ones.
     """
 
@@ -105,19 +108,26 @@ class Evidence:
         self.groups: dict[tuple[int, int], tuple[str, str]] = {}
         self.records = 0
         self.assumes_default_group = False
+        self.deed: Clue | None = None
 
-    def take(self, event: Event, seen: float) -> None:
-        """Add an event that was processed at `seen`."""
+    def take(self, event: Event, seen: float) -> bool:
+        """Add an event that was processed at `seen`; False if it only follows our own deed."""
         clue = clue_of(event, seen)
         if (rank := rank_in(event.rank)) is not None:
             self.roster.note_line(rank, event.position.path)
         self.add(clue)
-        if event.kind == TABLE:
+        if event.kind == TABLE and not self._follows(clue):
             self._read_table(event, clue)
+        return not self._follows(clue)
 
     def add(self, clue: Clue) -> None:
         """Add a clue, also one of an event from before the incident."""
         self.records += 1
+        if self._follows(clue):
+            self._fold(replace(clue, role="context", meaning=NOTHING)).add(clue, clue.rank)
+            return
+        if "deed" in clue.meaning.words:
+            self.deed = clue
         rank = self._rank_of(clue)
         self._fold(clue).add(clue, rank)
         if rank is not None:
@@ -128,6 +138,9 @@ class Evidence:
         is_new = len(self.forced) < _MAX_PAIRS
         if "forced" in clue.meaning.words and clue.pid is not None and is_new:
             self.forced.add((clue.position.path, clue.pid))
+
+    def _follows(self, clue: Clue) -> bool:
+        return self.deed is not None and clue.order > self.deed.order
 
     def _note_zombies(self, clue: Clue) -> None:
         """Add processes whose end a look at their host found, as deaths without a launcher."""
@@ -168,6 +181,17 @@ class Evidence:
         """Unix seconds of the first timeout, after which no cause begins; None without timeouts."""
         seen = [fold.first.seen for fold in self.that_are("timeout")]
         return min(seen, default=None)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether no line reports a failure: the run stands, or we ended it for that."""
+        return all(
+            fold.kind == STALL
+            or fold.role == "context"
+            or fold.first.severity == "info"
+            or "deed" in fold.meaning.words
+            for fold in self.folds.values()
+        )
 
     @property
     def began(self) -> float | None:

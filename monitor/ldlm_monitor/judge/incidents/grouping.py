@@ -17,7 +17,7 @@ from ldlm_monitor.base.names import ENDED_STATES
 from ldlm_monitor.base.records import Event
 from ldlm_monitor.base.snapshot import ReasonView
 from ldlm_monitor.judge.incidents.clues import Clue, Tier, clue_of, fails
-from ldlm_monitor.judge.incidents.folded_evidence import NONFINITE
+from ldlm_monitor.judge.incidents.folded_evidence import NONFINITE, STALL
 from ldlm_monitor.judge.incidents.incident import (
     OPENERS,
     Answer,
@@ -113,7 +113,7 @@ class Incidents:
             incident.attach(transition.alert, transition.key, severity)
             if incident.step is None:
                 incident.locate(self._facts_of(name))
-            if kind == "hang_no_progress":
+            if kind == STALL:
                 incident.stall = alert_clue(transition, kind, at)
             elif kind is not None:
                 clue = alert_clue(transition, kind, at)
@@ -211,8 +211,9 @@ class Incidents:
         if numerics is None or numeric:
             return numerics
         # Non-finite numbers, then a death without a step in between, are one failure.
-        facts = self._facts_of(run.name)
-        if facts.last_progress_at <= numerics.updated + WENT_ON_SECONDS and fails(event):
+        last = self._facts_of(run.name).last_progress_at
+        near = last <= numerics.updated + WENT_ON_SECONDS or "deed" in meaning_of(event).words
+        if near and fails(event):
             run.failure, run.numerics = numerics, None
             return numerics
         return None

@@ -18,13 +18,13 @@ from ldlm_monitor.judge.incidents.clues import (
     rank_in,
     tier_of,
 )
-from ldlm_monitor.judge.incidents.folded_evidence import NONFINITE, TABLE, Evidence
+from ldlm_monitor.judge.incidents.folded_evidence import NONFINITE, STALL, TABLE, Evidence
 from ldlm_monitor.judge.incidents.root_cause import Judgement, judge
 from ldlm_monitor.judge.incidents.roster import RunFacts
 from ldlm_monitor.logs.parse.meanings import meaning_of, meaning_of_kind
 
 OPENERS: Final = {
-    "TrainingStalled": "hang_no_progress",
+    "TrainingStalled": STALL,
     "NonFiniteLoss": NONFINITE,
     "NonFiniteGradient": NONFINITE,
 }
@@ -125,7 +125,7 @@ class Incident:
 
     def take(self, event: Event, seen: float, *, fails: bool) -> None:
         """Add an event; if it `fails` (is of a failure), a recovered incident is open again."""
-        self.evidence.take(event, seen)
+        counts = self.evidence.take(event, seen)
         if "aftermath" in meaning_of(event).words:
             return
         if fails:
@@ -134,6 +134,8 @@ class Incident:
                 self.state, self.ended, self.ended_reason = "open", None, ""
         role = event.fields.get("role")
         self._final = self._final or event.kind == TABLE
+        if not counts:
+            return
         self.deadly = self.deadly or (role == "death" and fails)
         if self.deadly or (event.severity == "critical" and role in FAILING):
             self.shows, self.severity = True, "critical"
@@ -161,10 +163,15 @@ class Incident:
             self.step, self.epoch = run.step, run.epoch
 
     def note_end(self, at: float, state: str) -> None:
-        """Note when and how the run ended: a crash is critical; a kill may be wanted: a warning."""
+        """Note when and how the run ended: a crash is critical; a kill may be wanted: a warning.
+
+        That a person asked us for it is none.
+        """
         self.run_ended = at
         self.shows = self.shows or state != "finished"
         severity = {"crashed": "critical", "killed": "warning"}.get(state, "info")
+        if (deed := self.evidence.deed) is not None and tier_of(deed) is Tier.EXTERNAL:
+            severity = "info"
         self.severity = max(self.severity, severity, key=severity_rank)
 
     def recover(self, at: float) -> None:

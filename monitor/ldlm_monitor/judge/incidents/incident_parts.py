@@ -11,14 +11,13 @@ from ldlm_monitor.base.text.sanitize import shorten
 from ldlm_monitor.base.text.yaml_loader import packaged_yaml
 from ldlm_monitor.judge.incidents.clues import Clue, Tier
 from ldlm_monitor.judge.incidents.communication import Collective
-from ldlm_monitor.judge.incidents.folded_evidence import WORKER_FAILED, Evidence, Fold
+from ldlm_monitor.judge.incidents.folded_evidence import STACKS, WORKER_FAILED, Evidence, Fold
 from ldlm_monitor.judge.incidents.root_cause import Judgement
 from ldlm_monitor.judge.incidents.roster import RootCause
 
 SYMPTOMS: Final = 40  # symptoms in a view. A choice: as many as a screen shows; more hide the cause
 EXCERPT: Final = 6  # lines of an excerpt. A choice: more do not fit on a screen with the incident
 _TEXT: Final = 300  # characters of a line or message. A choice: more fill screens, less cuts causes
-STACKS: Final = "stack_dump"  # kind of what a rank does, which is no fault
 _TITLE: Final = 120  # characters of the cause in a title. A choice: more need a second line
 
 

@@ -44,6 +44,9 @@ def external(evidence: Evidence) -> RootCause | None:
         if _is_stopped(fold.first) and _writer(fold.first) not in sources:
             sources.add(_writer(fold.first))
             why.append(f"{_writer(fold.first)} reports that it was stopped")
+    if clue is evidence.deed and any(evidence.of_kind(WORKER_FAILED)):
+        sources.add("the kernel")  # by the status with which our command ended
+        why.append("the command ended after it")
     sure = by_sources(sources, doubtful=False)
     return RootCause.of_clue(Tier.EXTERNAL, clue, sure, why, host=clue.host)
 

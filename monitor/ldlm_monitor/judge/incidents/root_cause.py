@@ -1,6 +1,7 @@
 """Chooses the root cause: the best tier that has one decides (taxonomy, section 4.4)."""
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 from ldlm_monitor.base.incident_view import ClaimView
 from ldlm_monitor.base.text.format import compressed, names_of
@@ -15,11 +16,19 @@ from ldlm_monitor.judge.incidents.communication import (
     silence,
     silent_ranks,
 )
-from ldlm_monitor.judge.incidents.folded_evidence import NONFINITE, Evidence, Fold
+from ldlm_monitor.judge.incidents.folded_evidence import (
+    NONFINITE,
+    STACKS,
+    STALL,
+    Evidence,
+    Fold,
+)
 from ldlm_monitor.judge.incidents.local_causes import first_failure
 from ldlm_monitor.judge.incidents.outside_causes import exit_text, external, hardware
 from ldlm_monitor.judge.incidents.roster import RankFacts, RootCause, RunFacts
 from ldlm_monitor.logs.parse.meanings import meaning_of_kind
+
+_SHOWN_STACKS: Final = 2  # of processes of a run that stands. A choice: most repeat these
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # views are cached for one object, not for its value
@@ -37,6 +46,8 @@ def judge(evidence: Evidence, run: RunFacts, stall: Clue | None, *, settled: boo
 
     `stall`: the alert that the run takes no step, as a clue; None if it has not fired.
     """
+    if stall is None:  # the alert was of the monitor that ended the run for it
+        stall = next((fold.first for fold in evidence.of_kind(STALL)), None)
     collective = first_collective(evidence)
     silent = silent_ranks(evidence, run, collective) if settled else set()
     verdict = (
@@ -46,7 +57,7 @@ def judge(evidence: Evidence, run: RunFacts, stall: Clue | None, *, settled: boo
         or broken_link(evidence)
         or silence(evidence, run, collective, silent)
         or lost_peer(evidence)
-        or (behind(run) if stall is not None and not evidence.folds else None)
+        or (behind(run) if stall is not None and evidence.is_silent else None)
         or _unattributed(evidence, run, collective, stall, settled=settled)
     )
     if verdict.confidence == "confirmed" and not evidence.is_ordered(timed=run.timed):
@@ -82,7 +93,7 @@ def _unattributed(
 ) -> RootCause:
     """The verdict without a cause: the event that most ranks logged, and the open questions."""
     fold = _loudest(evidence)
-    clue = fold.first if fold is not None else stall
+    clue = fold.first if fold is not None else stall or evidence.deed
     why = _doubts(evidence, run, collective, settled=settled)
     if clue is None:
         return RootCause(Tier.UNATTRIBUTED, "unknown", "", "none", why)
@@ -92,8 +103,9 @@ def _unattributed(
 def _doubts(
     evidence: Evidence, run: RunFacts, collective: Collective | None, *, settled: bool
 ) -> tuple[str, ...]:
-    if not evidence.folds:
-        return ("the run takes no step, and no line says why",)
+    if evidence.is_silent:
+        places = [fold.first.message for fold in evidence.of_kind(STACKS)][:_SHOWN_STACKS]
+        return ("the run takes no step, and no line says why", *places)
     waiting = evidence.roster.waiting
     known = set(evidence.roster.facts) | set(run.logged_ranks)
     if collective is not None and not settled:
@@ -114,7 +126,7 @@ def _doubts(
 def _loudest(evidence: Evidence) -> Fold | None:
     """The fold of the most specific kind; of several, the one of most ranks."""
     folds = [fold for fold in evidence.folds.values() if fold.role in ("victim", "death", "root")]
-    folds = folds or list(evidence.folds.values())
+    folds = folds or ([] if evidence.deed is not None else list(evidence.folds.values()))
 
     def rated(fold: Fold) -> tuple[object, ...]:
         vague = "vague" in fold.meaning.words or fold.first.severity in ("info", "warning")

@@ -47,12 +47,19 @@ def is_interrupt(event: Event) -> bool:
     return is_external and event.severity == "error"
 
 
-def is_by_person(event: Event | None) -> bool:
-    """Whether the evidence of an end is a person's Ctrl-C, or `ldlm-monitor stop`."""
-    if event is None:
+def is_news(event: Event, end: Event | None) -> bool:
+    """Whether an event counts after `end`, the evidence of the run's end; None: it goes on.
+
+    What follows an end by `ldlm-monitor run` is none, but for what it does. That nobody writes
+    the log any more is none after a person's Ctrl-C.
+    """
+    meaning = meaning_of(event)
+    if end is None or event.fields.get("role") == "progress" or "course" in meaning.words:
+        return True
+    if "deed" in meaning_of(end).words:
         return False
-    stopped = meaning_of(event).opens and event.fields.get("signal") == "SIGINT"
-    return stopped or is_interrupt(event)
+    stopped = meaning_of(end).opens and end.fields.get("signal") == "SIGINT"
+    return not meaning.finds_nobody or not (stopped or is_interrupt(end))
 
 
 def has_sigterm(event: Event) -> bool:

@@ -11,7 +11,7 @@ from ldlm_monitor.base.points import DERIVED_STEP_SECONDS, Labels, Measured, Poi
 from ldlm_monitor.base.records import Event, Heartbeat, Position, Sample, SampleBlock, TimedRows
 from ldlm_monitor.base.snapshot import CurveView, Health, RunView, VerdictView
 from ldlm_monitor.judge.run.accounted_steps import AccountedSteps, goodput_points
-from ldlm_monitor.judge.run.endings import is_by_person
+from ldlm_monitor.judge.run.endings import is_news
 from ldlm_monitor.judge.run.file_rows import FileRows, ValueSource
 from ldlm_monitor.judge.run.lifecycle import SETTINGS, Lifecycle
 from ldlm_monitor.judge.run.logged_values import RunValues
@@ -305,7 +305,7 @@ class TrainingRun:
         meaning = meaning_of(event)
         assumed = self.life.ending.assumed
         end = self.life.end_evidence if assumed is None else assumed.evidence
-        if not meaning.finds_nobody or not is_by_person(end):  # else it is no news
+        if is_news(event, end):
             self._events.add(event, judged)
         self.steps.explain(event, at)
         self._remark = event.position

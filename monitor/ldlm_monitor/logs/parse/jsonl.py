@@ -274,16 +274,29 @@ def _text(value: object) -> str:
 
 
 def _fields(row: dict[str, Any]) -> dict[str, FieldValue]:
-    """An event's fields: scalars, flat lists and flat objects stay, other values become JSON."""
+    """An event's fields: scalars, flat lists and objects, and lists of these stay.
+
+    Other values become JSON.
+    """
     return {key[:MAX_KEY]: _field(value) for key, value in list(row.items())[:_MAX_ITEMS]}
 
 
 def _field(value: Any) -> FieldValue:
     if isinstance(value, list) and all(map(_is_scalar, value)):
         return [_cut(part) for part in value[:_MAX_ITEMS]]
-    if isinstance(value, dict) and all(map(_is_scalar, value.values())):
-        return {key[:MAX_KEY]: _cut(part) for key, part in list(value.items())[:_MAX_ITEMS]}
+    if isinstance(value, list) and all(map(_is_flat, value)):
+        return [_flat(part) for part in value[:_MAX_ITEMS]]
+    if _is_flat(value):
+        return _flat(value)
     return _cut(value) if _is_scalar(value) else _text(json.dumps(value))
+
+
+def _is_flat(value: object) -> bool:
+    return isinstance(value, dict) and all(map(_is_scalar, value.values()))
+
+
+def _flat(value: dict[str, Any]) -> dict[str, Scalar]:
+    return {key[:MAX_KEY]: _cut(part) for key, part in list(value.items())[:_MAX_ITEMS]}
 
 
 def _is_scalar(value: object) -> bool:
