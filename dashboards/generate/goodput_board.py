@@ -45,7 +45,7 @@ def goodput() -> models.Dashboard:
                 ),
                 number(
                     "Failures",
-                    "Restarts that took steps again, and failed ends.",
+                    "Restarts, and failed ends.",
                     "short",
                     f"sum({_BY_RUN} (ldlm_goodput_failures{{{RUN}}}))",
                     legend="failures",

@@ -99,7 +99,11 @@ def _annotations(of_runs: bool) -> Iterable[dashboard.AnnotationQuery]:
     queries = (
         ("Alerts", "red", f'ldlm_alerts{{{chosen},alertstate="firing",severity!="none"}} > 0'),
         ("Checkpoints", "green", _rise(chosen, "checkpoint_saved")),
-        ("Restarts", "purple", _rise(chosen, "run_started|run_resumed|elastic_restart")),
+        (
+            "Restarts",
+            "purple",
+            f"increase(ldlm_run_restarts_total{{{chosen}}}[$__rate_interval]) > 0",
+        ),
     )
     for name, colour, expr in queries:
         yield (

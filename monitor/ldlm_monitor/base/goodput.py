@@ -33,7 +33,7 @@ class Goodput(View):
     step_seconds: float = Field(description="the usual time of a step, the median of the last")
     least_pause_seconds: float = Field(description="shorter pauses look like steps")
     losses: tuple[Spent, ...] = Field(description="the greatest first")
-    failures: int = Field(description="restarts that took steps again, and a failed end")
+    failures: int = Field(description="restarts, and a failed end")
     ettr: float = Field(description="effective training time ratio, 0..1: less lost to failures")
     mttf_seconds: float | None = Field(description="time up per failure; None without a failure")
     gpu_hours: float | None = Field(description="total time x ranks; None if these are unknown")

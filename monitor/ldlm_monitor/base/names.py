@@ -58,6 +58,7 @@ LAST_NONFINITE = "ldlm_train_last_nonfinite_timestamp_seconds"
 PAST_TIMES = frozenset({LAST_EVENT, LAST_NONFINITE})
 """Gauges of when something happened last: no sample of theirs is later than its own time."""
 RESTARTS = "ldlm_run_restarts_total"
+FAILED_STARTS = "ldlm_detect_failed_starts"
 METRIC_SILENCE = "ldlm_detect_metric_silence_records"
 STEP_DURATION = "ldlm_train_step_duration_seconds"
 EVALUATION_DURATION = "ldlm_monitor_evaluation_duration_seconds"
@@ -113,6 +114,7 @@ _TRAIN = (
         "severity",
     ),
     (RESTARTS, "Attempts of the run after its first."),
+    (FAILED_STARTS, "Last attempts in a row that failed with the same error before a step."),
     ("ldlm_run_state", "1 for the state that the run is in.", "state"),
     ("ldlm_run_info", "Always 1; the labels describe the run.", "framework", "world_size"),
     ("ldlm_run_mesh_info", "Always 1; the labels are a rank's coordinates.", "dp", "tp", "pp"),
@@ -124,7 +126,7 @@ _GOODPUT = (  # of a run's time up to its last step, or its end; a resume moves 
     ("ldlm_goodput_seconds", "Wall time by what it went into; the parts add up.", "part"),
     ("ldlm_goodput_ratio", "Share of the time that went into steps that were kept, 0 to 1."),
     ("ldlm_goodput_ettr_ratio", "Share of the time that failures and starts left, 0 to 1."),
-    ("ldlm_goodput_failures", "Restarts that took steps again, and a failed end."),
+    ("ldlm_goodput_failures", "Restarts, and a failed end."),
     ("ldlm_goodput_mttf_seconds", "Time up per failure, where there was one."),
 )
 _GPU = (  # of the run's GPUs, in the form of `_TRAIN`

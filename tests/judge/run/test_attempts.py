@@ -133,3 +133,86 @@ def test_a_banner_of_another_node_begins_no_attempt(tmp_path: Path) -> None:
     for _ in replay.transitions():
         pass
     assert {each.attempt for each in replay.snapshot().incidents} == {1}
+
+
+def dated(second: int, text: str) -> str:
+    clock = f"2026-07-08 {3 + second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}"
+    return "".join(f"{line}\n" if line else "" for line in text.split("\n")).replace("@", clock)
+
+
+def failed_start(second: int, error: str) -> str:
+    """Both ranks of a start raise the same, and their launcher reports it."""
+    traceback = "".join(
+        f"[rank{rank}]: Traceback (most recent call last):\n"
+        f'[rank{rank}]:   File "/app/train.py", line 88, in <module>\n'
+        f"[rank{rank}]: {error}\n"
+        for rank in range(2)
+    )
+    return dated(
+        second,
+        f"@ INFO Loading model from /out/checkpoint-300.\n{traceback}@ failed (exitcode: 1) "
+        f"local_rank: 0 (pid: {400 + second}) of binary: /env/bin/python\n",
+    )
+
+
+KILL = (
+    "slurmstepd: error: *** JOB 9 ON gpu07 CANCELLED AT 2026-07-08T03:05:04 DUE TO PREEMPTION ***"
+)
+CUT = "safetensors_rust.SafetensorError: Error while deserializing header: MetadataIncompleteBuffer"
+
+
+def after_steps(*later: str) -> str:
+    taken = "".join(dated(second, f"@ step {second} loss 2.5\n") for second in range(1, 300))
+    return taken + "".join(later)
+
+
+@pytest.mark.parametrize("end", [KILL + "\n", ""], ids=["after a kill", "after nothing"])
+@pytest.mark.parametrize("starts", [1, 2, 5])
+def test_each_start_that_fails_before_a_step_is_an_attempt(
+    end: str, starts: int, tmp_path: Path
+) -> None:
+    """What ends the training before them does not matter."""
+    fails = [failed_start(720 + 430 * each, CUT) for each in range(starts)]
+    snapshot = judged(tmp_path / "a.log", after_steps(end, *fails))
+    (run,) = snapshot.runs
+    assert run.state == "crashed"
+    assert run.attempt == starts + bool(end)
+    firing = {alert.name for alert in snapshot.alerts if alert.state == "firing"}
+    assert "TrainingCrashed" in firing
+    # Without another end, the first of them ends the attempt that took steps.
+    assert ("RestartStorm" in firing) == (starts - (not end) >= 2)
+    assert run.decision is not None
+    assert run.decision.decision == "STOP"
+
+
+def test_starts_that_fail_in_different_ways_are_no_storm(tmp_path: Path) -> None:
+    errors = (CUT, "KeyError: 'lr'", CUT)
+    fails = [failed_start(720 + 430 * number, each) for number, each in enumerate(errors)]
+    snapshot = judged(tmp_path / "a.log", after_steps(KILL + "\n", *fails))
+    assert "RestartStorm" not in {alert.name for alert in snapshot.alerts}
+
+
+def test_a_step_ends_the_row_of_failed_starts(tmp_path: Path) -> None:
+    fails = [failed_start(720 + 430 * each, CUT) for each in range(2)]
+    goes_on = "".join(dated(2000 + step, f"@ step {step} loss 2.5\n") for step in range(300, 320))
+    snapshot = judged(tmp_path / "a.log", after_steps(KILL + "\n", *fails, goes_on))
+    (run,) = snapshot.runs
+    assert (run.state, run.step) == ("running", 319)
+    assert "RestartStorm" not in {alert.name for alert in snapshot.alerts}
+
+
+def test_ranks_that_report_a_failure_late_are_of_the_same_attempt(tmp_path: Path) -> None:
+    """The watchdogs of the others end ten minutes after the first."""
+    rank = "[rank{0}]: Traceback (most recent call last):\n[rank{0}]: ValueError: bad batch {0}\n"
+    late = dated(900, f"@ INFO waited\n{rank.format(1)}")
+    snapshot = judged(tmp_path / "a.log", after_steps(dated(301, rank.format(0)), late))
+    assert [run.attempt for run in snapshot.runs] == [1]
+
+
+def test_restarts_are_one_number(tmp_path: Path) -> None:
+    fails = [failed_start(720 + 430 * each, CUT) for each in range(3)]
+    snapshot = judged(tmp_path / "a.log", after_steps(KILL + "\n", *fails))
+    (run,) = snapshot.runs
+    exported = {point.name: point.value for point in snapshot.points if point.name == RESTARTS}
+    assert run.goodput is not None
+    assert (exported[RESTARTS], run.attempt, run.goodput.failures) == (3, 4, 4)

@@ -179,7 +179,7 @@ def account(
 
 def test_an_evaluation_that_the_log_announces_is_no_unexplained_pause() -> None:
     rows = [(s, s + (30 if s > 50 else 0) + (10 if s > 95 else 0)) for s in range(100)]
-    found = account(rows, ("evaluation", 50.0), ("checkpoint", 130.0)).read(0.0, 139.0, "running")
+    found = account(rows, ("evaluation", 50.0), ("checkpoint", 125.5)).read(0.0, 139.0, "running")
     assert found is not None
     losses = {spent.what: spent.seconds for spent in found.losses}
     assert losses == {"evaluation": pytest.approx(30), "checkpoint": pytest.approx(10)}

@@ -77,12 +77,27 @@ class AccountedSteps:
             self._files[path] = self._files.pop(before)
 
     def explain(self, event: Event, at: float) -> None:
-        """Add an event, which may explain the pause before the next step."""
-        if (pause := meaning_of(event).pause) is not None:
-            self.account.explain(_CAUSES[pause[0]], _moment(event.time, at))
+        """Add an event, which may explain the pause before the next step, or end what does."""
+        meaning, moment = meaning_of(event), _moment(event.time, at)
+        if meaning.pause is not None:
+            cause, after = meaning.pause
+            self.account.explain(_CAUSES[cause], moment, over=after == "running")
+        elif event.severity == "info" and event.fields.get("role") == "progress":
+            self.account.go_on(moment)
+
+    def restart(self, event: Event, at: float) -> None:
+        """Note that another attempt begins with an event."""
+        self.account.restart(_moment(event.time, at))
 
     def read(
-        self, began: float, ended: float | None, state: str, skipped: int, ranks: int | None
+        self,
+        began: float,
+        ended: float | None,
+        state: str,
+        skipped: int,
+        *,
+        ranks: int | None,
+        restarts: int = 0,
     ) -> Goodput | None:
         """The account from `began` to `ended` (None: to the last step); see `TimeAccount.read`.
 
@@ -91,7 +106,7 @@ class AccountedSteps:
         # Bytes of which only the order is known came before: when the run began is not known.
         began = math.inf if self._untimed else began
         ended = None if ended is None else min(ended, self.ends_at)
-        found = self.account.read(began, ended, state, skipped)
+        found = self.account.read(began, ended, state, skipped, restarts)
         if found is None or not ranks:
             return found
         return found.model_copy(update={"gpu_hours": found.total_seconds * ranks / 3600})

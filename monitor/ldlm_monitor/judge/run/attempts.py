@@ -4,6 +4,8 @@ A launch that failed and the next one in the same log are two attempts; so are a
 restarts. Causes, steps and ends belong to an attempt.
 """
 
+import re
+
 from ldlm_monitor.base.records import Event, Record, Sample
 from ldlm_monitor.judge.run.endings import VICTIM_SECONDS, is_fatal
 from ldlm_monitor.judge.run.file_rows import FileSteps
@@ -12,14 +14,7 @@ from ldlm_monitor.logs.parse.meanings import meaning_of
 LEAST_FALL = 0.01
 """A step that falls by this share of the last one, and by more than 1, falls back. A choice: bars
 and lines of one file count from 1 and from 0, and ranks print at slightly different steps."""
-
-
-def is_new_failure(event: Event, seconds: float) -> bool:
-    """Whether an error, `seconds` after a crash or kill, is of another launch in the same log.
-
-    Only in a log of a single process: ranks report the failure of another one much later.
-    """
-    return event.rank is None and seconds > VICTIM_SECONDS and is_fatal(event)
+_NUMBER = re.compile(r"0x[0-9a-f]+|\d+")  # of an error: pids, ports and addresses differ
 
 
 class Attempts:
@@ -27,7 +22,8 @@ class Attempts:
     present one, from 1.
 
     `counts_in_epoch`: steps begin again with each epoch, so that they show no place in the run.
-    `epoch`: that of the last sample with a step.
+    `epoch`: that of the last sample with a step. `failed_alike`: the last attempts in a row that
+    failed with the same error before a step.
     """
 
     def __init__(self, steps: FileSteps) -> None:
@@ -38,6 +34,34 @@ class Attempts:
         self.epoch: float | None = None
         self._restarting = False
         self._attending: set[int] = set()
+        self._died: set[int | None] = set()  # ranks with an uncaught exception of their own
+        self._error = ""  # of the last attempt that failed before a step
+        self.failed_alike = 0
+
+    def is_new_failure(self, event: Event, seconds: float, state: str) -> bool:
+        """Whether an error, `seconds` after a crash or kill (`state`), is of another launch.
+
+        Ranks report the failure of another one much later; but none dies twice, and of a job that
+        was killed from outside none is left.
+        """
+        if seconds <= VICTIM_SECONDS or not is_fatal(event):
+            return False
+        return event.rank is None or state == "killed" or event.rank in self._died
+
+    def note_death(self, event: Event) -> None:
+        """Note an event that may be the uncaught exception of a rank."""
+        if is_fatal(event) and not event.fields.get("logged"):
+            self._died.add(event.rank)
+
+    def note_failure(self, error: str) -> None:
+        """Note that the present attempt failed before a step, with this text."""
+        error = _NUMBER.sub("#", error)
+        self.failed_alike = self.failed_alike + 1 if error == self._error else 1
+        self._error = error
+
+    def note_step(self) -> None:
+        """Note that the present attempt took a step."""
+        self.failed_alike, self._error = 0, ""
 
     def is_relaunched_by(self, record: Record) -> bool:
         """Whether a record is of a later launch in the same log: a program's start or settings, or
@@ -111,6 +135,7 @@ class Attempts:
         self._launched = number if launched else self._launched
         self._steps.lived.clear()
         self._attending.clear()
+        self._died.clear()
         self.epoch = None
         self.counts_in_epoch = False
         return True

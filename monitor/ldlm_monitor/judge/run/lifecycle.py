@@ -7,7 +7,7 @@ from operator import sub
 
 from ldlm_monitor.base.names import ENDED_STATES
 from ldlm_monitor.base.records import Event, Heartbeat, Position, SampleBlock, TimedRows
-from ldlm_monitor.judge.run.attempts import Attempts, is_new_failure
+from ldlm_monitor.judge.run.attempts import Attempts
 from ldlm_monitor.judge.run.endings import STRAY_SECONDS, EndingTracker
 from ldlm_monitor.judge.run.file_rows import FileRows, FileSteps
 from ldlm_monitor.judge.run.goals import StepGoal
@@ -196,11 +196,12 @@ class Lifecycle:
         """Process an event that was logged at `at`; True if another attempt begins with it."""
         meaning = meaning_of(event)
         self._training |= meaning.begins_run or event.kind == SETTINGS
-        late = self.ended_at is not None and is_new_failure(event, at - self.ended_at)
-        late = late and self.phase in ("crashed", "killed")
+        late = self.ended_at is not None and self.phase in ("crashed", "killed")
+        late = late and self.attempts.is_new_failure(event, at - (self.ended_at or at), self.phase)
         begins = self.attempts.begins_with(event, ended=self.ended, late=late)
         if begins:
             self._move("launch", at)
+        self.attempts.note_death(event)
         if meaning.begins_run or meaning.ends == "finished":
             if event.fields.get("confirmed_by") == "silence":
                 weak = "after" in event.fields
@@ -266,6 +267,7 @@ class Lifecycle:
         self.goal.went_on()
         self.last_progress_at = self._alive_at = max(at, self.last_progress_at)
         self.progress_position = position
+        self.attempts.note_step()
         if step is not None and self.progress_step is not None and step > self.progress_step:
             self._stride = step - self.progress_step
         self.progress_step = step
@@ -324,3 +326,5 @@ class Lifecycle:
         if self._move(ENDS[state], at):
             self.ended_at = at
             self.end_evidence = self.end_evidence if assumed is None else assumed.evidence
+            if state == "crashed" and self.progress_step is None and assumed is not None:
+                self.attempts.note_failure(assumed.evidence.message)

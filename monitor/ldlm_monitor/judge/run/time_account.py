@@ -7,7 +7,7 @@ Large-Scale Machine Learning Research Clusters", arXiv:2410.21680.
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from operator import sub
 from statistics import median
@@ -54,11 +54,14 @@ class _Mark(NamedTuple):
 
 
 class _Gap(NamedTuple):
-    """From the last kept step to this one: the cause of a pause in it, and a step's data wait."""
+    """From the last kept step to this one: the seconds of the phases that were announced in it, the
+    cause of all else that is no step's, and a step's data wait.
+    """
 
     step: int
     at: float
-    cause: str
+    phases: Mapping[str, float]
+    rest: str
     waited: float
 
 
@@ -73,10 +76,11 @@ class _Episode(NamedTuple):
 class TimeAccount:
     """The account of one run, from the steps of one rank; times are Unix seconds.
 
-    Evaluations and checkpoints are recognised if the log announces them; other pauses are
-    unexplained. Steps that were taken again after a restart are lost. A gap between two steps is
-    judged once, by the usual duration of a step before it, so that the account costs the same for
-    each step, however long the run. `resumed_at`: steps that training went back to.
+    Evaluations and checkpoints are recognised if the log announces them, up to the next record of
+    another kind; other pauses are unexplained. Steps that were taken again after a restart are
+    lost. A gap between two steps is judged once, by the usual duration of a step before it, so that
+    the account costs the same for each step, however long the run. `resumed_at`: steps that
+    training went back to.
     """
 
     def __init__(self) -> None:
@@ -89,18 +93,43 @@ class TimeAccount:
         self._distance = 0  # from the first logged step to the second
         self._pending: list[_Gap] = []
         self._first_took = 0.0
-        self._cause = ""
+        self._phases: dict[str, float] = {}  # seconds of each since the last step
+        self._phase: tuple[str, float] | None = None  # the present one, and its begin
+        self._free = -math.inf  # when the last one ended
+        self._announced = 0.0  # seconds of phases, which are no step's
+        self._rest = ""
+        self._batch = 0  # steps that came at once last, without times of their own
         self._meter = StepDurations()
+        self._corrects = False  # whether the meter may still correct the last duration
         self._paces: deque[float] = deque(maxlen=PACES)
         self._usual: float | None = None
         self._fresh = 0
         self._timed = [0, 0]  # steps with a time of their own, and all
         self._episodes: deque[_Episode] = deque(maxlen=EPISODES)
 
-    def explain(self, cause: str, at: float) -> None:
-        """Add a reason, at Unix time `at`, for a pause before the next step."""
-        if at >= self._now[1] and not self._cause:
-            self._cause = cause
+    def explain(self, cause: str, at: float, *, over: bool = False) -> None:
+        """Begin a phase that explains a pause at Unix time `at`; `over`: it has just ended."""
+        if at < self._now[1]:
+            return
+        if over and self._phase is None:
+            self._phase = cause, max(self._now[1], min(self._free, at))
+        self.go_on(at)
+        if not over:
+            self._phase = cause, at
+
+    def go_on(self, at: float) -> None:
+        """End the present phase, if there is one: a record of another kind came at `at`."""
+        if self._phase is not None:
+            cause, began = self._phase
+            seconds = max(at - began, 0.0)
+            self._phases[cause] = self._phases.get(cause, 0.0) + seconds
+            self._announced += seconds
+            self._phase, self._free = None, max(at, began)
+
+    def restart(self, at: float) -> None:
+        """Note that another attempt began at `at`: the pause before its first step is of that."""
+        self.go_on(at)
+        self._rest = "restart"
 
     def advance(
         self,
@@ -125,31 +154,51 @@ class TimeAccount:
             stop = min(start + _RENEWED - 1 - self._fresh, len(steps)) if whole else start
             if stop - start < 2 or not self._advance_calmly(steps[start:stop], times[start:stop]):
                 stop = start + 1
-                cause = self._cause or ("stall" if stalled and start == 0 else "")
-                gap = _Gap(steps[start], times[start], cause, waits[start] if waits else 0.0)
+                rest = self._rest or ("stall" if stalled and start == 0 else "")
+                at, waited = max(times[start], self._now[1]), waits[start] if waits else 0.0
+                gap = _Gap(steps[start], at, self._phases_to(at), rest, waited)
                 self._advance_one(gap, exact=exact)
             start = stop
 
     def _advance_one(self, gap: _Gap, *, exact: bool) -> None:
         self._timed[0] += exact
         self._timed[1] += 1
-        step, at = gap.step, max(gap.at, self._now[1])
+        step, at = gap.step, gap.at
         self._learn(step, at, exact=exact)
+        at_once = not exact and at == self._now[1]
+        self._batch = 0 if exact else self._batch + 1 if at_once else 1
         if self._last is None:
             self._first = self._last = _Mark(step, at, {})
             self._marks.append(self._last)
+        elif at_once and self._pending:
+            self._pending[-1] = self._pending[-1]._replace(step=step)
         else:
             self._distance = self._distance or step - self._last.step
-            self._pending.append(gap._replace(at=at))
-            if len(self._paces) >= LEARNED or len(self._pending) > PENDING:
+            if not exact and (len(self._paces) >= LEARNED or len(self._pending) > PENDING):
+                self._settle()  # all but the new one, with which others may come at once
+            self._pending.append(gap)
+            if exact and (len(self._paces) >= LEARNED or len(self._pending) > PENDING):
                 self._settle()
-        self._now, self._cause = (step, at), ""
+        self._begin_gap(step, at)
+
+    def _phases_to(self, at: float) -> dict[str, float]:
+        """The phases since the last step, up to the present one at `at`."""
+        if self._phase is None:
+            return self._phases
+        cause, began = self._phase
+        return {**self._phases, cause: self._phases.get(cause, 0.0) + max(at - began, 0.0)}
+
+    def _begin_gap(self, step: int, at: float) -> None:
+        self._now, self._phase, self._rest = (step, at), None, ""
+        if self._phases:
+            self._phases = {}
 
     def _advance_calmly(self, steps: Sequence[int], times: Sequence[float]) -> bool:
         """Add steps that are equally far apart and without a pause; False if they may not be."""
         last, count = self._last, len(steps)
         known = not self._pending and len(self._paces) >= LEARNED and self._usual is not None
-        if last is None or not known or self._cause or times[0] < self._now[1]:
+        explained = self._phase is not None or self._phases or self._rest
+        if last is None or not known or explained or times[0] < self._now[1]:
             return False
         apart = steps[0] - last.step
         if {*map(sub, steps[1:], steps)} != {apart}:
@@ -158,10 +207,9 @@ class TimeAccount:
         if longest > PAUSE * ((self._usual or 0.0) * apart) or len(self._marks) + count > MARKS:
             return False
         self._timed = [number + count for number in self._timed]
-        self._meter.advance(times, steps, exact=True)
-        self._paces.extend(self._meter.fresh)
-        self._fresh += len(self._meter.fresh)
-        del self._meter.fresh[:]
+        self._batch = 0
+        self._meter.advance([at - self._announced for at in times], steps, exact=True)
+        self._take_paces(exact=True)
         first, stride = self._stride - self._unmarked - 1, self._stride
         marked = zip(steps[first::stride], times[first::stride], strict=True)
         self._marks += [_Mark(step, at, last.lost) for step, at in marked]
@@ -190,7 +238,7 @@ class TimeAccount:
         self._marks.append(self._last)
         self._episodes.append(_Episode(kept.at, at, again + away))
         self.resumed_at.append(step)
-        self._now, self._cause = (step, at), ""
+        self._begin_gap(step, at)
         self._meter.pause()
 
     def lost_since(self, began: float, ended: float) -> float | None:
@@ -207,11 +255,17 @@ class TimeAccount:
         return max(ended - self._now[1], 0.0)
 
     def read(
-        self, began: float, ended: float | None, state: str, skipped: int = 0
+        self,
+        began: float,
+        ended: float | None,
+        state: str,
+        skipped: int = 0,
+        restarts: int = 0,
     ) -> Goodput | None:
         """The account from the time `began` to `ended`; None: to the last step.
 
-        `skipped`: steps whose update was skipped. None for fewer than three steps with times, and
+        `skipped`: steps whose update was skipped. `restarts`: of the run; a log that shows none may
+        show steps that were taken again. None for fewer than three steps with times, and
         if no time passed.
         """
         usual = self._median()
@@ -225,6 +279,9 @@ class TimeAccount:
         longer = self._first_took - usual if self._first_took > PAUSE * usual else 0.0
         compiled = min(longer * self._distance, start - ahead)
         tail = 0.0 if ended is None else max(ended - last.at, 0.0)
+        # Steps that came at once last may have been taken since, up to the next time in the log.
+        steps_in_tail = min(tail, usual * self._batch) if self._batch > 1 else 0.0
+        tail -= steps_in_tail
         spent = math.fsum(seconds for seconds, _ in last.lost.values())
         productive = max(last.at - self._first.at - spent, 0.0)  # a rounded sum may pass the time
         wasted = min(usual * skipped, productive)
@@ -232,8 +289,10 @@ class TimeAccount:
         lost["first step"] = (compiled, 1)
         lost["end" if state == "finished" else "after the last step"] = (tail, 1)
         lost["skipped steps"] = (wasted, skipped)
-        failures = len(self.resumed_at) + (state in ("crashed", "killed"))
-        return Goodput.of(productive + ahead - wasted, lost, usual, self._least, failures)
+        failures = max(restarts, len(self.resumed_at)) + (state in ("crashed", "killed"))
+        return Goodput.of(
+            productive + ahead + steps_in_tail - wasted, lost, usual, self._least, failures
+        )
 
     @property
     def _least(self) -> float:
@@ -243,12 +302,24 @@ class TimeAccount:
         return median(self._paces) if self._paces else None
 
     def _learn(self, step: int, at: float, *, exact: bool) -> None:
-        self._meter.advance((at,), (step,), exact=exact)
-        if self._meter.fresh:
-            self._paces.append(self._meter.fresh.pop())
-            self._fresh += 1
-            if self._fresh >= _RENEWED or len(self._paces) <= LEARNED:
-                self._usual, self._fresh = self._median(), 0
+        self._meter.advance((at - self._announced,), (step,), exact=exact)
+        is_new = self._take_paces(exact=exact)
+        if is_new and (self._fresh >= _RENEWED or len(self._paces) <= LEARNED):
+            self._usual, self._fresh = self._median(), 0
+
+    def _take_paces(self, *, exact: bool) -> bool:
+        """Take the durations that the meter has; without times of their own, steps that come at
+        once with the last ones correct the last duration.
+        """
+        fresh = self._meter.fresh
+        if self._corrects and self._paces:
+            self._paces[-1] = fresh[0]
+        new = fresh[1:] if self._corrects else fresh[:]
+        self._paces.extend(new)
+        self._fresh += len(new)
+        del fresh[: len(fresh) - (not exact)]
+        self._corrects = bool(fresh)
+        return bool(new)
 
     def _settle(self) -> None:
         pending, self._pending = self._pending, []
@@ -260,7 +331,7 @@ class TimeAccount:
         if before is None:
             return
         self._last = self._judged(before, gap, self._usual)
-        if gap.cause == "stall" and self._last.lost.get("stall") != before.lost.get("stall"):
+        if gap.rest == "stall" and self._last.lost.get("stall") != before.lost.get("stall"):
             lost = gap.at - before.at - (self._usual or 0.0) * (gap.step - before.step)
             self._episodes.append(_Episode(before.at, gap.at, lost))
         self._unmarked += 1
@@ -275,12 +346,17 @@ class TimeAccount:
         """The account after a gap."""
         steps, seconds = gap.step - last.step, gap.at - last.at
         wanted = (usual or 0.0) * steps
-        length = EXPLAINED_PAUSE if gap.cause not in ("", "stall") else PAUSE
+        length = EXPLAINED_PAUSE if gap.phases or gap.rest == "restart" else PAUSE
         lost = 0.0
         if usual is not None and seconds > length * wanted and seconds - wanted > self._least:
             seconds, lost = wanted, seconds - wanted
         elif not gap.waited:
             return last.after(gap.step, gap.at)
+        phases = {each: took for each, took in gap.phases.items() if took >= self._least}
+        known = math.fsum(phases.values())
+        # What is left beside the phases is theirs, unless it would be a pause by itself.
+        rest = lost - known if not known or lost - known > (PAUSE - 1.0) * wanted else 0.0
+        share = (lost - rest) / known if known else 0.0
         data = min(gap.waited * steps, seconds)
-        causes = ("data wait", data), (gap.cause or "unexplained pause", lost)
-        return last.after(gap.step, gap.at, *causes)
+        causes = [("data wait", data), *((each, took * share) for each, took in phases.items())]
+        return last.after(gap.step, gap.at, *causes, (gap.rest or "unexplained pause", rest))

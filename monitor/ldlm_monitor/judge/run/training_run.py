@@ -6,7 +6,7 @@ from typing import Any
 
 from ldlm_monitor.base.goodput import Goodput
 from ldlm_monitor.base.histogram import Histogram
-from ldlm_monitor.base.names import RESTARTS, RUN_STATES, STEP_DURATION
+from ldlm_monitor.base.names import FAILED_STARTS, RESTARTS, RUN_STATES, STEP_DURATION
 from ldlm_monitor.base.points import DERIVED_STEP_SECONDS, Labels, Measured, Point, make_labels
 from ldlm_monitor.base.records import Event, Heartbeat, Position, Sample, SampleBlock, TimedRows
 from ldlm_monitor.base.snapshot import CurveView, Health, RunView, VerdictView
@@ -267,9 +267,16 @@ class TrainingRun:
         )
 
     def _goodput(self, now: float | None) -> Goodput | None:
-        ended = self.life.ended_at if self.life.ended_at is not None else now
-        skipped, ranks = self.progress.skipped_steps, self.logged.world_size
-        return self.steps.read(self.life.started_at, ended, self.life.state, skipped, ranks)
+        life = self.life
+        ended = life.ended_at if life.ended_at is not None else now
+        return self.steps.read(
+            life.started_at,
+            ended,
+            life.state,
+            skipped=self.progress.skipped_steps,
+            restarts=life.attempts.number - 1,
+            ranks=self.logged.world_size,
+        )
 
     def _observe_rows(self, found: Sequence[FileRows], judged: float) -> str | None:
         """Give rows to all owners of steps and values."""
@@ -324,6 +331,7 @@ class TrainingRun:
         counted = event.kind == _NONFINITE and self.values.observe_nonfinite(event, judged)
         if self.life.observe_event(event, at):
             self.progress.begin_attempt()
+            self.steps.restart(event, at)
             self.replicas = Replicas()
             self.values.nonfinite.resume(0)
             self.progress.epoch = None
@@ -337,7 +345,11 @@ class TrainingRun:
         info = make_labels(run=self.name, framework=logged.framework, world_size=size)
         points = [Point("ldlm_run_info", info, 1), *self._durations.points(STEP_DURATION, run)]
         points += goodput_points(self.name, run, self._goodput(None))
-        counts = {RESTARTS: life.attempts.number - 1, "ldlm_run_world_size": logged.world_size}
+        counts = {
+            RESTARTS: life.attempts.number - 1,
+            FAILED_STARTS: life.attempts.failed_alike,
+            "ldlm_run_world_size": logged.world_size,
+        }
         points += [Point(name, run, value) for name, value in counts.items() if value is not None]
         is_logged = self.values.last("step_seconds") is not None
         points += self.progress.points(self.name, self._step_seconds(), at, is_logged=is_logged)
