@@ -141,6 +141,15 @@ def test_a_failure_is_kept_with_its_events_and_the_stacks_of_its_processes(tmp_p
     }
 
 
+@pytest.mark.usefixtures("with_py_spy")
+def test_of_the_processes_looked_at_only_the_commands_are_asked(tmp_path: Path) -> None:
+    """The relay, too, has the log open."""
+    place = tmp_path / "evidence.json"
+    for seen, own, asked in [((7, 8), {8, 9}, ["8"]), ((7,), {9, 8}, ["8", "9"])]:
+        assert [*keep(place, HUNG, snapshot(event("look", "a", *seen)), own)]
+        assert [*json.loads(place.read_text())["stacks"]] == asked
+
+
 def test_without_py_spy_there_are_no_stacks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     assert [*stacks([1])] == []

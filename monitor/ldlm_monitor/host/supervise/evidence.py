@@ -10,7 +10,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
@@ -35,15 +35,18 @@ SILENT: Final = {"TrainingStalled": "hang_no_progress"}
 MAX_ROW = 32_000  # characters of an event in the log. A choice: a probe's without its stacks fits
 
 
-def keep(path: Path, alert: AlertView, snapshot: Snapshot) -> Iterator[str]:
+def keep(
+    path: Path, alert: AlertView, snapshot: Snapshot, own: Collection[int] = ()
+) -> Iterator[str]:
     """Write the incidents of the alert's run, what its host showed and the stacks to `path`.
 
-    Flight recorders and NCCL's RAS are among the events; stacks that the callback has not given
-    are py-spy's, where it is installed and may trace. Yields the lines for the run's log.
+    `own`: the pids of the command's processes, among which are the ranks. Flight recorders and
+    NCCL's RAS are among the events; stacks that the callback has not given are py-spy's, where it
+    is installed and may trace. Yields the lines for the run's log.
     """
     run = alert.labels["run"]
     events = [each for each in snapshot.events if each.run == run]
-    asked = dict(stacks(_pids(events)))
+    asked = dict(stacks(_pids(events, own)))
     kept = {
         "incidents": [
             each.model_dump(mode="json") for each in snapshot.incidents if each.run == run
@@ -72,8 +75,9 @@ def _lines(alert: AlertView, events: Sequence[Event], asked: Mapping[str, str]) 
     for each in [*newest.values(), *_compared(found, asked, ranks)]:
         yield _row(each.kind, each.severity, each.message, each.rank, each.fields)
     for pid in asked.keys() - ranks.keys():
-        yield f"# stacks of pid {pid}"
-        yield from asked[pid].partition("\n\n")[2].splitlines()  # after the command and version
+        if text := asked[pid].partition("\n\n")[2]:  # after the command and version
+            yield f"# stacks of pid {pid}"
+            yield from text.splitlines()
     if kind := SILENT.get(alert.name):
         text = alert.annotations.get("summary", "").removeprefix(f"{alert.labels['run']}: ")
         yield _row(kind, "critical", text or alert.name, None, {"role": "root"})
@@ -139,6 +143,10 @@ def stacks(pids: Sequence[int]) -> Iterator[tuple[str, str]]:
         yield from zip(map(str, pids), pool.map(asked, pids), strict=True)
 
 
-def _pids(events: Iterable[Event]) -> list[int]:
-    found = (look.get("pid") for event in events for look in processes_of(event))
-    return [*dict.fromkeys(pid for pid in found if isinstance(pid, int))][:MAX_PROCESSES]
+def _pids(events: Iterable[Event], own: Collection[int]) -> list[int]:
+    """The processes that were looked at; where these are none of the command's, all of its own."""
+    looks = (look.get("pid") for event in events for look in processes_of(event))
+    found = [*dict.fromkeys(pid for pid in looks if isinstance(pid, int))]
+    if own:
+        found = [pid for pid in found if pid in own] or sorted(own)
+    return found[:MAX_PROCESSES]

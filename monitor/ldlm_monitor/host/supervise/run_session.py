@@ -71,7 +71,7 @@ class RunSession:
         for order in self._supervisor.observe(snapshot, now):
             if order.evidence is not None:
                 path = self._record.folder / f"evidence_{self._supervisor.attempt}.json"
-                for line in evidence.keep(path, order.evidence, snapshot):
+                for line in evidence.keep(path, order.evidence, snapshot, self._own()):
                     self._link.send({"line": line})
             self._link.send({"note": order.note})
             if self._processes is not None:
@@ -80,6 +80,12 @@ class RunSession:
                     self._processes.signal(signal.SIGKILL)
             if order.number is not None:
                 self._link.send({"signal": order.number})
+
+    def _own(self) -> frozenset[int]:
+        if self._processes is None:
+            return frozenset()
+        self._processes.look()
+        return self._processes.pids
 
     def _restart_if_due(self, snapshot: Snapshot | None, now: float) -> None:
         order, jobs = self._restart, self._jobs
