@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.base.incident_view import IncidentView
+from ldlm_monitor.judge.core.monitor import Monitor
 from tests.judge.incidents.book import AT, Book
 
 
@@ -234,3 +236,30 @@ def test_why_the_rank_that_a_launcher_blames_is_not_the_cause(code: int, reason:
     }  # fmt: skip
     (claim,) = of(died(1, "KeyError: 'x'"), table, world_size=8).claims
     assert (claim.rank, claim.agrees, claim.reason) == (2, False, reason)
+
+
+def test_the_task_that_jax_misses_is_named_and_the_others_die_of_it() -> None:
+    source = "2022-11-15 16:03:1{} external/xla/"
+    gone = "UNAVAILABLE: Task /job:jax_worker/replica:0/task:37 heartbeat timeout."
+    lines = [
+        source.format("5.140058: E")
+        + "tsl/distributed_runtime/coordination/coordination_service.cc:954] "
+        + "/job:jax_worker/replica:0/task:37 has been set to ERROR in coordination service: "
+        + gone,
+        *5 * [
+            source.format("6.140700: F")
+            + "xla/pjrt/distributed/client.h:75] Terminating process because the coordinator "
+            + f"detected missing heartbeats. Status: {gone}"
+        ],
+    ]  # fmt: skip
+    monitor, now = Monitor(), 1_668_528_196.0
+    text = "".join(f"I1115 16:00:2{n}.000 1 trainer.py:501] step {n} loss 2.5\n" for n in range(9))
+    text += "\n".join([*lines, ""])
+    monitor.feed(Chunk("train.log", (1, 0, 0), 0, 1, text.encode()), now)
+    monitor.finish(now + 1)
+    snapshot = monitor.snapshot()
+    (run,), (incident,) = snapshot.runs, snapshot.incidents
+    assert (run.state, run.health) == ("crashed", "CRITICAL")
+    assert incident.root.rank == 37
+    assert incident.decision is not None
+    assert incident.decision.decision == "RESTART"
