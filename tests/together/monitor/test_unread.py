@@ -224,6 +224,41 @@ def test_what_was_written_while_no_monitor_ran_is_no_stall(
     watched.kill()
 
 
+@pytest.mark.parametrize("commit_seconds", [10.0, 1000.0])
+def test_a_kill_before_all_of_a_late_reading_was_read_makes_no_stall(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commit_seconds: float
+) -> None:
+    monkeypatch.setattr("ldlm_monitor.service.daemon.pump.COMMIT_SECONDS", commit_seconds)
+    watched = Watched(tmp_path)
+    logs = [tmp_path / f"{name}.log" for name in "abcd"]
+
+    def write(first: int, last: int) -> None:
+        """Steps of two runs with times, and of two without."""
+        stamped = "".join(STAMPED % (step, NOW + step) for step in range(first, last))
+        for log in logs[:2]:
+            append(log, stamped, NOW + last)
+        for log in logs[2:]:
+            append(log, plain(first, last), NOW + last)
+
+    write(0, 40)
+    watched.begin(41)
+    for step in range(41, 71):
+        write(step, step + 1)
+        watched.look(step)
+    write(71, 271)
+    read = MountReader.submit
+    monkeypatch.setattr(MountReader, "submit", lambda *given: read(*given[:3], 1, *given[4:]))
+    watched.look(271)
+    assert watched.pump.behind() > 0
+    watched.kill()
+    monkeypatch.undo()
+    write(271, 280)
+    watched.begin(280)
+    watched.look(281)
+    assert stalls(watched) == []
+    watched.kill()
+
+
 def test_a_recorded_hold_takes_no_pace_away(judged: Judged, tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "a.rec", "*", NOW)
     for at in range(0, 60, 2):

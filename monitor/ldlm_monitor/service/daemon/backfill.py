@@ -243,7 +243,7 @@ class Backfill:
             self.monitor.names,
             budget=self.budget,
             continued=restart.files if restart else (),
-            floor=restart.floor if restart else math.inf,
+            floor=restart.state.read_to if restart else math.inf,
             now=now,
             journal=self.follower.journal,
             ends=False,

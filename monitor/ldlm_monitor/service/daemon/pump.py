@@ -373,6 +373,7 @@ class Pump:
             counts=self.monitor.own.view(),
             runs={each.path: self.monitor.names.origin(each.path).run for each in positions},
             clock=self.monitor.clock,
+            read_to=min([self.monitor.clock, *(at for _, at in self._late(now))]),
             judged=self.store.read_log.last,
         )
         self.store.commit(state, self._backfill.take_contents())

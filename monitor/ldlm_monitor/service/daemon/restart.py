@@ -44,7 +44,7 @@ class Restart:
 
     @property
     def floor(self) -> float:
-        """The time (Unix seconds) up to which the daemon had read all bytes."""
+        """The time (Unix seconds) at which the daemon read last."""
         seen = [*(each.at for each in self.arrivals), *(each.at for each in self.observed)]
         return max([self.state.clock, *seen])
 

@@ -34,7 +34,8 @@ class State:
 
     `alerts`: the active ones. `counts`: the lifetime counters; None if none were stored. `runs`:
     file name to run name, in the order in which the files were first seen. `clock`: everything up
-    to this time (Unix seconds) was judged. `judged`: the read log's highest number at that time.
+    to this time (Unix seconds) was judged. `read_to`: up to when all files were read; what is not
+    in the read log was written later. `judged`: the read log's highest number at that time.
     """
 
     positions: list[FilePosition] = field(default_factory=list)
@@ -42,6 +43,7 @@ class State:
     counts: MonitorView | None = None
     runs: dict[str, str] = field(default_factory=dict)
     clock: float = 0.0
+    read_to: float = 0.0
     judged: int = 0
 
 
