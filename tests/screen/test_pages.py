@@ -27,7 +27,7 @@ def one_run(shown: Shown) -> Shown:
 def test_the_overview_has_a_row_for_each_run_the_worst_first(shown: Shown) -> None:
     async def steps(screen: Screen) -> None:
         text = await screen.until("✕")
-        rows = [line for line in text.splitlines() if line[1:2] in ("◆", "●")]
+        rows = [line for line in text.splitlines() if line[1:2] in ("◆", "△", "●")]
         assert [("IndexError" in row, "crashed" in row) for row in rows[:1]] == [(True, True)]
         assert "119, rank 1 → STOP" in rows[0]
         assert "NaN/Inf at step 35 → GO_ON (probable)" in rows[1]

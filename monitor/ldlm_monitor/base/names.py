@@ -12,6 +12,12 @@ RUN_STATES = ("starting", "running", "evaluating", "checkpointing", "stalled", *
 it ended is not known."""
 ENDED_STATES = frozenset(_ENDED)  # a run in one of these states is over
 
+EndReason: TypeAlias = Literal[
+    "total", "epochs", "words", "exit_code", "exception", "signal", "writer_gone"
+]
+"""What shows that a run is over: all its steps or epochs, words of its log, its process's exit
+code, an exception or signal, or that nobody writes its log any more."""
+
 RUN_PREFIX = "ldlm-monitor run:"
 """Follows the time in each line of `ldlm-monitor run` itself in the log that it keeps, the first
 line among them; `parse/data/events/relay.yml` reads these lines."""

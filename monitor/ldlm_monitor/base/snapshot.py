@@ -10,6 +10,7 @@ from pydantic import FailFast, Field, InstanceOf
 from ldlm_monitor.base.alert import Transition, alert_key
 from ldlm_monitor.base.goodput import Goodput
 from ldlm_monitor.base.incident_view import DecisionView, IncidentView, View
+from ldlm_monitor.base.names import EndReason
 from ldlm_monitor.base.points import Point
 from ldlm_monitor.base.records import Event, Position
 from ldlm_monitor.base.text.format import utc
@@ -120,6 +121,41 @@ class ReasonView(View):
     since: float | None
 
 
+OverBy = Literal["recovered", "restart", "run_end"]
+
+
+class PastView(View):
+    """An alert or incident of a run that is over: `over_by` says what ended it.
+
+    `name`: of the alert, or the incident's id. `begin`, `end`: Unix seconds. `incident`: the id of
+    the incident that an alert belongs to.
+    """
+
+    kind: Literal["alert", "incident"]
+    name: str
+    severity: str
+    text: str
+    begin: float
+    end: float
+    over_by: OverBy
+    incident: str | None = None
+
+
+class NotCheckedView(View):
+    """Alerts (`check`) that had no input, `why`, and what to `log` to have it.
+
+    `quantity`: the input that is missing.
+    """
+
+    check: str
+    why: str
+    log: str
+    quantity: str
+
+    def __str__(self) -> str:
+        return f"{self.why}: {self.check} not looked for"
+
+
 class NonfiniteView(View):
     """The first value of `quantity` that was NaN or infinite at a step; `rank` None if unknown."""
 
@@ -191,6 +227,8 @@ class RunView(View):
     last_progress_at: float | None
     stall_limit_seconds: float | None
     ended_at: float | None
+    end_reason: EndReason | None = Field(default=None, description="what shows that it is over")
+    end_position: Position | None = Field(default=None, description="the line that shows it")
     judged_to: float | None = Field(default=None, description="None: up to the snapshot's time")
     files: tuple[str, ...]
     statistics: dict[str, Statistics]
@@ -216,6 +254,10 @@ class RunView(View):
     guess: GuessView | None = Field(default=None, description="which of its times are guesses")
     goodput: Goodput | None = Field(default=None, description="None if the log has no times")
     resumed_at: tuple[int, ...] = Field(default=(), description="steps that training went back to")
+    past: tuple[PastView, ...] = Field(default=(), description="what is over, by its begin")
+    not_checked: tuple[NotCheckedView, ...] = Field(
+        default=(), description="checks for which its log has no input"
+    )
 
     @property
     def also_called(self) -> str | None:
@@ -231,6 +273,11 @@ class RunView(View):
     def unjudged(self, at: Callable[[float], str] = utc) -> str:
         """Up to when a run was judged whose history is being read, else ""; `at` writes times."""
         return _judged(self.judged_to, at) if self.health == "READING" else ""
+
+    @property
+    def unseen(self) -> str:
+        """Why nothing is to be said about the loss; "" where it is seen."""
+        return next((each.why for each in self.not_checked if each.quantity == "loss"), "")
 
     @property
     def because(self) -> str:

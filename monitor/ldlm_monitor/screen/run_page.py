@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 
 from ldlm_monitor.base.names import RATES
-from ldlm_monitor.base.snapshot import CurveView, RunView
+from ldlm_monitor.base.snapshot import CurveView, PastView, RunView
 from ldlm_monitor.base.text.format import byte_size, counted, local_time, number, si_number
 from ldlm_monitor.judge.core.run_health import what_now
 from ldlm_monitor.judge.run.curve import is_charted
@@ -154,9 +154,10 @@ class RunPage(ScreenPage):
             StyledSpan(f"  {glyphs.health[run.health]} {run.health}", style_of_health),
             StyledSpan(f"  {run.state}", style_of_health if is_bad else ""),
             StyledSpan(f"  {run.unjudged(local_time) or f'{framework}{world}'}", "dim"),
+            StyledSpan(f"  {safe(run.unseen, glyphs)}" if run.unseen else "", "warning"),
         ]
         if run.reasons:
-            first[-1:] = [StyledSpan(f"  {safe(run.because, glyphs)}", style_of_health)]
+            first[-2:] = [StyledSpan(f"  {safe(run.because, glyphs)}", style_of_health)]
         total = f"/{run.total_steps}" if run.total_steps else ""
         done = "" if run.progress is None else f" {run.progress * 100:.1f}%"
         second: Line = [  # the bar has a fifth of the width, 6 to 30 cells
@@ -212,7 +213,9 @@ class RunPage(ScreenPage):
         return self._last_lines(run)[:height] if run else []
 
     def _last_lines(self, run: RunView) -> list[Line]:
-        """The run's alerts, and the batch at which its loss spiked or broke last, if it has one."""
+        """The run's alerts, what is over, what has no input, and the batch at which its loss spiked
+        or broke last, if it has one.
+        """
         snapshot, glyphs = self._pages.snapshot, self._pages.glyphs
         lines: list[Line] = [
             [
@@ -222,8 +225,24 @@ class RunPage(ScreenPage):
             ]
             for alert in alerts_of(run.name, snapshot.alerts)
         ]
+        lines += [_past(each, glyphs) for each in reversed(run.past)]
+        if run.not_checked:
+            missing = ", ".join(each.why for each in run.not_checked)
+            lines.append([StyledSpan(safe(f" not checked: {missing}", glyphs), "dim")])
         batches = (e for e in reversed(snapshot.events) if (e.run, e.kind) == (run.name, _BATCH))
         return lines + [[StyledSpan(f"   {safe(each.message, glyphs)}")] for each in batches][:1]
+
+
+def _past(past: PastView, glyphs: Glyphs) -> Line:
+    over = {
+        "recovered": "recovered",
+        "restart": "over by a restart",
+        "run_end": "ended with the run",
+    }
+    lasted = whole_duration(past.end - past.begin)
+    at = f"{local_time(past.begin)}, {over[past.over_by]} {lasted} later"
+    name = past.name if past.kind == "alert" else past.text
+    return [StyledSpan(safe(f" was: {name}  {at}", glyphs), "dim")]
 
 
 def _guess(run: RunView) -> str:

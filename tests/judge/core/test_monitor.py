@@ -186,8 +186,9 @@ def test_a_view_of_a_run_is_made_anew_when_the_run_changes() -> None:
     assert kept.statistics is old.statistics, "it is the view of before"
     assert kept.goodput.total_seconds > old.goodput.total_seconds
     assert kept == monitor.runs.get("other")._new_view(
-        kept.health, monitor.clock, reasons=(), failed_rank=None, detected=kept.detected, host=None
-    )
+        kept.health, monitor.clock, reasons=(), failed_rank=None, detected=kept.detected, host=None,
+        not_checked=kept.not_checked,
+    )  # fmt: skip
     curves = monitor.snapshot().curves
     assert curves["other"] is before.curves["other"]
     assert curves["one"] is not before.curves["one"]

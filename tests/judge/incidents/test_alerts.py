@@ -121,7 +121,7 @@ def test_an_incident_ends_with_its_run(state: str, severity: str | None) -> None
     book.facts = RunFacts(state=state, ended_at=AT + 2)
     found = book.views(AT + 3)
     assert [each.ended_reason for each in found] == (["run ended"] if severity else [])
-    reasons = list(book.incidents.reasons("r", AT + 3))
+    reasons = [reason for reason, _ in book.incidents.reasons("r", AT + 3)]
     assert [each.severity for each in reasons] == ([severity] if severity else [])
 
 

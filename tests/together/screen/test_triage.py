@@ -5,7 +5,13 @@ from dataclasses import dataclass
 import pytest
 
 from ldlm_monitor.base.snapshot import AlertView, InputView, ReasonView, RunView, Snapshot
-from ldlm_monitor.finished.report.contents import Item, brief_sections, sections, what_to_do
+from ldlm_monitor.finished.report.contents import (
+    Item,
+    alerts_title,
+    brief_sections,
+    sections,
+    what_to_do,
+)
 from ldlm_monitor.finished.report.document import report
 from ldlm_monitor.screen.draw import ASCII, UNICODE
 from ldlm_monitor.screen.hold_back import muted
@@ -134,7 +140,7 @@ def test_a_reason_has_what_where_and_what_to_do(read_all: Snapshot) -> None:
     """The step, the rank and the decision stay where there is little room."""
     found = {run.name: why(run, read_all) for run in read_all.runs}
     assert found[NAN].line(60, UNICODE) == (
-        "NaN/Inf at step 35 → GO_ON (probable): the loss is a number"
+        "NaN/Inf at step 35 → GO_ON (probable): it finished all the …"
     )
     assert found[FINE].line(60, UNICODE) == ""
     for width in (30, 45, 60, 100):
@@ -164,7 +170,8 @@ def test_list_card_page_report_and_messages_have_the_same_decision(
     for message in (group_of(story, news), group_of(story, news, news)):
         assert news_of(message).action == story.action
     (brief, whole) = (brief_sections(found), sections(found))
-    alerts = [item for item in (*brief["Firing"], *whole["Firing"]) if isinstance(item, Item)]
+    title = alerts_title(found)
+    alerts = [item for item in (*brief[title], *whole[title]) if isinstance(item, Item)]
     assert [item.action for item in alerts] == [""] * len(alerts)
 
     async def steps(screen: Screen) -> None:

@@ -64,7 +64,7 @@ def decision_json(run: RunView) -> str:
 
 def decision_of(run: RunView) -> DecisionView:
     """The decision on a run, GO_ON where nothing failed."""
-    return run.decision or decide(DecisionFacts())
+    return run.decision or decide(DecisionFacts(numbers="unseen" if run.unseen else "finite"))
 
 
 def load_decisions(path: Path) -> list[TrueDecision]:

@@ -8,11 +8,10 @@ from typing import TypeAlias
 
 from ldlm_monitor.base.goodput import Goodput
 from ldlm_monitor.base.incident_view import IncidentView
-from ldlm_monitor.base.records import Position
-from ldlm_monitor.base.snapshot import AlertView, MonitorView, Statistics
+from ldlm_monitor.base.snapshot import AlertView, MonitorView, OverBy, PastView, Statistics
 from ldlm_monitor.base.text.format import byte_size, counted, duration, number, utc
 from ldlm_monitor.base.text.sanitize import summary_of
-from ldlm_monitor.finished.report.document import Entry, Report, ReportRun, marked_utc
+from ldlm_monitor.finished.report.document import Entry, Report, ReportRun, marked_utc, place_text
 from ldlm_monitor.judge.core.run_health import decided_on, what_now
 
 NO_BREAK = "\u00a0"
@@ -66,7 +65,9 @@ def sections(run: ReportRun) -> dict[str, list[Block]]:
     spent, about = run.goodput, run.about(run.started_at)
     found: dict[str, list[Block]] = {
         "Incidents": [_incident(incident, run) for incident in reversed(run.incidents)],
-        "Firing": [_alert(alert, run) for alert in run.alerts],
+        alerts_title(run): [_alert(alert, run) for alert in run.alerts],
+        "Over": _over(run),
+        "Not checked": [_unchecked(run)],
         "Recommendations": [run.recommendations],
         "Where the time went": [] if spent is None else [spent_said(spent, about), _losses(spent)],
         "Statistics over the last values": [_statistics(run.statistics)],
@@ -92,10 +93,52 @@ def brief_sections(run: ReportRun) -> dict[str, list[Block]]:
     past = tuple(f"{each.title}: {next(_story(each, run))}" for each in reversed(earlier) if each)
     found: dict[str, list[Block]] = {
         "Incidents": [_incident(newest, run), _first(past)] if newest is not None else [],
-        "Firing": [_alert(alert, run) for alert in run.alerts],
+        alerts_title(run): [_alert(alert, run) for alert in run.alerts],
+        "Over": _over(run)[:_BRIEF],
+        "Not checked": [_first(_unchecked(run))],
         "Recommendations": [_first(run.recommendations)],
     }
     return _filled(found)
+
+
+def alerts_title(run: ReportRun) -> str:
+    """The title above the alerts: those of a run that is over fire no more."""
+    return "Firing" if run.ended_at is None else "Fired at its end"
+
+
+_OVER_BY: Mapping[OverBy, str] = {
+    "recovered": "it recovered",
+    "restart": "the run was started again",
+    "run_end": "the run ended",
+}
+
+
+def _over(run: ReportRun) -> list[Block]:
+    """What is over, the newest first; incidents stand in a section of their own, with their ends.
+
+    Alerts of one name that were over for the same reason are one item, with their number.
+    """
+    same: dict[tuple[str, str], list[PastView]] = {}
+    for each in reversed(run.past):
+        if each.kind == "alert":
+            same.setdefault((each.name, each.over_by), []).append(each)
+    return [_past(newest, 1 + len(others), run) for newest, *others in same.values()]
+
+
+def _past(past: PastView, times: int, run: ReportRun) -> Item:
+    lasted = run.about(past.begin) + duration(max(past.end - past.begin, 0.0))
+    often = f", {times} times; the last" if times > 1 else ""
+    return Item(
+        severity="info",
+        badge=past.severity,
+        title=f"{past.name}{often}",
+        at=marked_utc(run, past.begin),
+        notes=(past.text, f"over after {lasted}: {_OVER_BY[past.over_by]}"),
+    )
+
+
+def _unchecked(run: ReportRun) -> tuple[str, ...]:
+    return tuple(f"{each} (log {each.log})" for each in run.not_checked)
 
 
 def _first(sentences: Sequence[str]) -> tuple[str, ...]:
@@ -129,7 +172,7 @@ def overview(runs: Iterable[ReportRun]) -> Table:
     """A row for each run: its health, why (empty if nothing happened), and how far it came."""
     rows = (
         (
-            *(run.health, run.name, run.said if run.reasons or run.incidents else ""),
+            *(run.health, run.name, run.said if run.reasons or run.incidents or run.unseen else ""),
             *(run.state, steps_said(run).removeprefix("step ")),
         )
         for run in runs
@@ -155,7 +198,7 @@ def _alert(alert: AlertView, run: ReportRun | None) -> Item:
         title=f"{alert.name}{rank}",
         at=utc(alert.fired_at) if run is None else marked_utc(run, alert.fired_at),
         notes=(summary_of(alert.annotations, alert.labels.get("run", "")),),
-        place=_place(alert.position),
+        place=place_text(alert.position),
         action="" if is_decided else alert.annotations.get("action", ""),
     )
 
@@ -165,7 +208,7 @@ def _issue(issue: Entry) -> Item:
         severity=issue.severity,
         badge=issue.severity,
         title=issue.text,
-        place=_place(issue.position),
+        place=place_text(issue.position),
     )
 
 
@@ -181,7 +224,7 @@ def _incident(incident: IncidentView, run: ReportRun) -> Item:
         title=incident.title,
         notes=(*_story(incident, run), *_cost(incident, run.goodput)),
         reasons=(*incident.root.why, *claims),
-        excerpt=tuple((line.text, _place(line.position)) for line in incident.excerpt),
+        excerpt=tuple((line.text, place_text(line.position)) for line in incident.excerpt),
         action=incident.advice,
     )
 
@@ -268,10 +311,6 @@ def _amount(quantity: str, value: float | None) -> str:
 
 def _by_count(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-
-
-def _place(position: Position | None) -> str:
-    return f"{position.path}:{position.line}" if position is not None and position.path else ""
 
 
 def unread(monitor: MonitorView) -> str:

@@ -10,7 +10,7 @@ from pydantic import Field
 from ldlm_monitor import __version__
 from ldlm_monitor.base.goodput import Goodput
 from ldlm_monitor.base.incident_view import IncidentView, View
-from ldlm_monitor.base.names import RATES, SEVERITIES
+from ldlm_monitor.base.names import RATES, SEVERITIES, EndReason
 from ldlm_monitor.base.points import make_labels
 from ldlm_monitor.base.records import Event, Position
 from ldlm_monitor.base.snapshot import AlertView, CurveView, Health, MonitorView, RunView, Snapshot
@@ -19,6 +19,16 @@ from ldlm_monitor.base.text.sanitize import jsonable, plain, shorten, summary_of
 from ldlm_monitor.finished.report.alert_advice import firing, recommendations
 from ldlm_monitor.logs.parse.meanings import meaning_of
 
+END_SHOWN: Mapping[EndReason, str] = {
+    "total": "its last step",
+    "epochs": "its last epoch",
+    "words": "words of its log",
+    "exit_code": "its exit code",
+    "exception": "an exception",
+    "signal": "a signal",
+    "writer_gone": "nobody writes its log any more",
+}
+"""What shows that a run is over, in words."""
 TIMELINE = 200
 """Newest entries kept of a run's timeline: a choice; more fill screens, fewer drop some."""
 ISSUES = 8
@@ -140,10 +150,12 @@ def _said(run: RunView, incidents: Sequence[IncidentView]) -> str:
     unjudged = "; ".join(filter(None, (run.unjudged(), plain(run.because))))
     if unjudged:
         return unjudged + past
+    unseen = f"; {run.unseen}" if run.unseen else ""
     if run.step is None:
-        return f"{run.state}; no step logged{past}"
+        return f"{run.state}; no step logged{unseen}{past}"
     of = f" of {run.total_steps}" if run.total_steps else ""
-    return f"nothing is wrong: {run.state}, step {run.step}{of}{past}"
+    seen = "nothing is wrong in what was checked" if unseen else "nothing is wrong"
+    return f"{seen}: {run.state}, step {run.step}{of}{unseen}{past}"
 
 
 def _facts(run: RunView, snapshot: Snapshot, *, ends: bool) -> dict[str, str]:
@@ -165,6 +177,7 @@ def _facts(run: RunView, snapshot: Snapshot, *, ends: bool) -> dict[str, str]:
         "Last step": f"{marked_utc(run, last)}{ago}",
         "Stall limit": duration(run.stall_limit_seconds) if goes_on else "",
         "Ended": marked_utc(run, run.ended_at),
+        "End shown by": _end(run),
         "Times": "" if run.guess is None else f"≈: {run.guess.why}",
         "Failed rank": number(run.failed_rank),
         "Ranks": str(run.world_size or ""),
@@ -174,9 +187,21 @@ def _facts(run: RunView, snapshot: Snapshot, *, ends: bool) -> dict[str, str]:
     return {name: fact for name, fact in facts.items() if fact not in ("", "-")}  # "-": unknown
 
 
+def _end(run: RunView) -> str:
+    if run.end_reason is None:
+        return ""
+    said = END_SHOWN[run.end_reason]
+    return f"{said} ({place_text(run.end_position)})" if run.end_position is not None else said
+
+
 def marked_utc(run: RunView, at: float | None) -> str:
     """A time of a run in UTC, behind `≈` if it is a guess; `-` if it is unknown."""
     return run.about(at) + utc(at)
+
+
+def place_text(position: Position | None) -> str:
+    """A position as path and line; "" without one."""
+    return f"{position.path}:{position.line}" if position is not None and position.path else ""
 
 
 def _goodput(spent: Goodput, about: str) -> str:

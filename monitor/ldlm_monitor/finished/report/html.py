@@ -31,8 +31,8 @@ from ldlm_monitor.finished.report.contents import (
 from ldlm_monitor.finished.report.document import Report, ReportRun
 from ldlm_monitor.finished.report.figures import figures, plotted
 
-_URGENT = ("Incidents", "Firing")
-"""Sections that are always open, as they are the evidence; all others open by a click or key."""
+_URGENT = ("Incidents", "Firing", "Fired at its end", "Not checked")
+"""Sections that are always open: the evidence, and its gaps. Others open by a click or key."""
 _TONES = 5
 """Number of the last colour of a bar in page.css (0: productive time); further losses share it."""
 

@@ -31,9 +31,12 @@ _SECTIONS = (
     "Statistics over the last values",
     "Incidents",
     "Firing",
+    "Fired at its end",
+    "Over",
     "Recent issues",
     "Where the time went",
     "Events",
+    "Not checked",
     "Recommendations",
 )
 """The sections of the text in order. Recommendations come last, just above the prompt."""
@@ -67,7 +70,7 @@ def _overview(runs: Iterable[ReportRun]) -> Iterator[str]:
     for run in runs:
         where = ", ".join(filter(None, (run.state, steps_said(run))))
         yield from _between(f"{run.health:<10}{run.name}", where, indent=10)  # UNHEALTHY, a space
-        if run.health != "HEALTHY":
+        if run.health != "HEALTHY" or run.unseen:
             yield from _wrapped(run.said, indent=10)
 
 

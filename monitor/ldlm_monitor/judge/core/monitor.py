@@ -13,12 +13,14 @@ from ldlm_monitor.base.snapshot import AlertView, HostView, RunView, Snapshot
 from ldlm_monitor.judge.core.evaluation_schedule import EvaluationSchedule, EvaluationThrottle
 from ldlm_monitor.judge.core.explanation import EvidenceFinder, Explainer, facts_from, with_rank
 from ldlm_monitor.judge.core.packaged_rules import packaged_set
+from ldlm_monitor.judge.core.past_alerts import PastAlerts
 from ldlm_monitor.judge.core.recent_records import RecentRecords, alerted_run
 from ldlm_monitor.judge.core.rows_in_order import RowsInOrder
 from ldlm_monitor.judge.core.rule_engine import RuleEngine
 from ldlm_monitor.judge.core.run_decisions import decided
 from ldlm_monitor.judge.core.run_health import HealthBook
 from ldlm_monitor.judge.core.self_metrics import NO_HOSTS, SelfCounts, core_points
+from ldlm_monitor.judge.core.unchecked import checks_of, not_checked
 from ldlm_monitor.judge.detect import DetectorsByRun
 from ldlm_monitor.judge.incidents import Incidents
 from ldlm_monitor.judge.run.fleet import Fleet
@@ -69,6 +71,7 @@ class Monitor:
         self.evidence = EvidenceFinder(self.runs)
         self._incidents = Incidents(facts_from(self.runs))
         self._health = HealthBook(self.runs, self._incidents)
+        self._past, self._checks = PastAlerts(), checks_of(rules or packaged_set())
         self._explainer = Explainer(self._incidents, self._health)
         self._detectors = DetectorsByRun()
         self._events = RecentRecords[Event](RECENT, lambda event: event.run)
@@ -164,6 +167,7 @@ class Monitor:
     def reconfigure(self, rules: RuleSet[Expression], stall: Stall) -> None:
         """Judge by other rules and stall limits; alerts whose rule's name stays go on."""
         self.engine.replace_rules(rules)
+        self._checks = checks_of(rules)
         self.runs.set_stall(stall)
         self._scraped = {}
         self._changed()
@@ -204,6 +208,7 @@ class Monitor:
         shown = tuple(map(self._view, self.runs))
         events = self._events.items()
         incidents, runs = decided(self._incidents, self.runs, shown, events, self.clock)
+        runs = self._past.shown_in(runs, incidents)
         return Snapshot(
             version=self.version,
             at=max(self.clock, 0.0),
@@ -219,9 +224,16 @@ class Monitor:
 
     def _view(self, run: TrainingRun) -> RunView:
         health, gauges = self._health.of(run.name), self._detectors.run_gauges(run.name)
-        known = {"reasons": health.reasons, "failed_rank": health.failed_rank, "detected": gauges}
-        found = {"host": self.own.hosts.get(run.name), "guess": self.runs.guesses.get(run.name)}
-        return run.view(health.level, self.clock, **found, **known)
+        return run.view(
+            health.level,
+            self.clock,
+            reasons=health.reasons,
+            failed_rank=health.failed_rank,
+            detected=gauges,
+            not_checked=not_checked(self._checks, run),
+            host=self.own.hosts.get(run.name),
+            guess=self.runs.guesses.get(run.name),
+        )
 
     def play_ahead(self, until: float = math.inf) -> list[Transition]:
         """Judge the rows read ahead that come before `until` (Unix seconds), with open blocks."""
@@ -331,7 +343,7 @@ class Monitor:
             points[""] += [list(core_points(self.own.view())), self.own.edge]
         self._scraped = {**({} if only is None else self._scraped), **points}
         found = self.engine.evaluate(
-            [*chain(*self._scraped.values())], at, self.runs.has_ended,
+            [*chain(*self._scraped.values())], at, self.runs.reason_of_end,
             limit_passed=limit_passed, only=only,
         )  # fmt: skip
         if found:
@@ -342,6 +354,8 @@ class Monitor:
             self._incidents.take_alert(each, at)
         self._health.update(self.engine.firing(), at, touched)
         transitions = [self._explainer.transition(each, at) for each in transitions]
+        for each in transitions:
+            self._past.take(each)
         self._transitions.extend(each for each in transitions if not each.is_heartbeat)
         return transitions
 

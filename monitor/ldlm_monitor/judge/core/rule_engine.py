@@ -94,15 +94,16 @@ class RuleEngine:
         self,
         groups: list[list[Point]],
         at: float,
-        has_ended: Callable[[str], bool],
+        reason_of: Callable[[str], str],
         *,
         limit_passed: bool = False,
         only: str | None = None,
     ) -> list[Transition]:
         """Store a scrape of `at` (`groups`: see `SeriesStore.append`) and evaluate every rule.
 
-        `has_ended`: whether the run of a name is over; its alerts then
-        become `ended`. An alert without data becomes `unknown`, because it may still be true.
+        `reason_of`: why alerts of the run of a name end: `run ended`, or `restarted` where their
+        data is missing; "" where neither is so. Otherwise an alert without data becomes `unknown`,
+        because it may still be true.
         `limit_passed`: a run has passed a stall limit since the last call. `only`: the run whose
         points alone are new, and for which alone the rules are evaluated that keep runs apart; all
         others, and these rules for other runs, are due until the next evaluation without it.
@@ -112,11 +113,13 @@ class RuleEngine:
         self._due.begin(at, limit_passed=limit_passed)
 
         def ending(rule: AlertRule[Expression], labels: Mapping[str, str]) -> Ending | None:
-            if has_ended(labels.get("run", "")):
+            if reason_of(labels.get("run", "")) == "run ended":
                 return "ended"
             has_data = self._has_data(rule, labels, at)
             if self._is_carried(rule, labels, at, has_data=has_data):
                 return None
+            if not has_data and reason_of(labels.get("run", "")):
+                return "ended"
             return "resolved" if has_data else "unknown"
 
         due = self._due.due
@@ -136,7 +139,7 @@ class RuleEngine:
                 record=self._record, only=("run", only),
             )  # fmt: skip
         self._carried = {key: until for key, until in self._carried.items() if at < until}
-        return [*map(_transition, found)]
+        return [_transition(each, reason_of(each.labels.get("run", ""))) for each in found]
 
     def _takes_alone(self, index: int, at: float) -> bool:
         """Whether to evaluate a rule that is due for one run."""
@@ -272,7 +275,7 @@ class RuleEngine:
         for known in self.active:
             start = starts.get(alert_key(known.rule.name, known.labels), known.active_at)
             self._alerts.restore_start(known, start)
-        fired = map(_transition, self._alerts.firing())
+        fired = (_transition(each, "") for each in self._alerts.firing())
         return [each for each in fired if each.key in self._carried]
 
     def _use(self, rules: RuleSet[Expression]) -> None:
@@ -301,14 +304,17 @@ class RuleEngine:
             self._due.note(self._store.take_changes(), at)
 
 
-def _transition(change: AlertChange) -> Transition:
-    """The change as views and receivers have it, still without its log line and incident."""
+def _transition(change: AlertChange, ending: str) -> Transition:
+    """The change as views and receivers have it, still without its log line and incident.
+
+    `ending`: the reason for which it ended, if it did.
+    """
     return Transition(
         time=change.time,
         alert=change.rule,
         state=change.state,
         previous=change.previous,
-        reason="run ended" if change.state == "ended" else change.reason,
+        reason=ending if change.state == "ended" else change.reason,
         labels=change.labels,
         annotations=change.annotations,
         value=change.value,

@@ -1,29 +1,19 @@
 """The decision on each incident and each run: their facts, and the table that `incidents` has."""
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from statistics import median
-from typing import Final
 
 from ldlm_monitor.base.incident_view import DecisionView, IncidentView
 from ldlm_monitor.base.records import Event
-from ldlm_monitor.base.snapshot import CurveView, RunView
+from ldlm_monitor.base.snapshot import RunView
+from ldlm_monitor.judge.core.run_numbers import numbers_of, rollback
 from ldlm_monitor.judge.incidents import Incidents
 from ldlm_monitor.judge.incidents.clues import fails
-from ldlm_monitor.judge.incidents.decision_table import DecisionFacts, Numbers, decide, is_repeated
+from ldlm_monitor.judge.incidents.decision_table import DecisionFacts, decide, is_repeated
 from ldlm_monitor.judge.incidents.folded_evidence import NONFINITE
 from ldlm_monitor.judge.run.fleet import Fleet
 from ldlm_monitor.judge.run.training_run import TrainingRun
 from ldlm_monitor.logs.parse.meanings import meaning_of
-
-SPIKE: Final = 2.0
-"""Multiple of the median loss from which the losses before a NaN are of its spike. A choice: the
-spikes in the figures of PaLM (arXiv 2204.02311, 5.1) are above it, noise of batches is not."""
-EARLY: Final = 20
-"""Logged losses up to which no trainer has saved a checkpoint that no line shows:
-a choice; of more, most save by steps that they do not log."""
-BEFORE: Final = 20  # logged losses of that median: a choice; fewer are noise, more are the past
 
 
 def decided(
@@ -80,8 +70,6 @@ def of_run(
     ]
     if standing:
         known = [each for each in standing if each.decision != "UNKNOWN"]
-        if run.life.state == "finished" and standing[-1].decision == "UNKNOWN":
-            return None
         # A launcher may report without a cause what an earlier line explains.
         return (known or standing)[-1]
     facts = _facts_of_run(run, _last_word(run, events))
@@ -157,63 +145,8 @@ def _last_word(run: TrainingRun, events: Sequence[Event]) -> Event | None:
 
 def _facts_of_loss(run: TrainingRun) -> DecisionFacts:
     """A run's state and loss; where that is no number any more, what it goes back to."""
-    numbers = _numbers(run)
+    numbers = numbers_of(run)
     saved, skip = rollback(run) if numbers == "lasting" else (None, None)
     return DecisionFacts(
         state=run.life.state, numbers=numbers, rollback_step=saved, skip_steps=skip
     )
-
-
-def _numbers(run: TrainingRun) -> Numbers:
-    """How the loss stands, by its curve and last value."""
-    broken = run.values.nonfinite.by_quantity()
-    if not broken:
-        return "finite"
-    loss = run.values.last("loss")
-    if broken.get("loss"):
-        curve = run.curves().get("loss")
-        sound = EARLY if curve is None else sum(map(math.isfinite, curve.means))
-        if not sound:
-            return "never"
-        if loss is not None and math.isfinite(loss):
-            return "passed"
-        is_early = curve is not None and _begins(curve) and sound < EARLY
-        return "early" if is_early and not run.progress.checkpoints else "lasting"
-    gradient = run.values.last("grad_norm")
-    # Hugging Face's trainer logs a loss that is no number as 0 (`logging_nan_inf_filter`).
-    filtered = loss == 0.0 and gradient is not None and not math.isfinite(gradient)
-    return "lasting" if filtered else "gradient"
-
-
-def _begins(curve: CurveView) -> bool:
-    """Whether a curve has a training's first steps, and not those after a resume."""
-    first, second, *_ = [*curve.steps[:2], 0, 0]
-    return first <= max(second - first, 1)
-
-
-def rollback(run: TrainingRun) -> tuple[int | None, tuple[int, int] | None]:
-    """The checkpoint before the loss that is no number, and the steps that made it so.
-
-    These are from the beginning of the spike before it, if there is one, to the first bad step.
-    """
-    curve = run.curves().get("loss")
-    if curve is None or run.progress.step is None:
-        return None, None
-    bad = next((index for index, count in enumerate(curve.nonfinite) if count), None)
-    if bad is None and 0.0 not in curve.means:
-        return None, None
-    bad = curve.means.index(0.0) if bad is None else bad
-    sound = bad - 1
-    while sound > 0 and _is_spike(curve, sound):
-        sound -= 1
-    last = curve.steps[bad]
-    first = min(curve.steps[sound] + 1 if sound >= 0 else last, last)
-    saved = [step for step in run.progress.checkpoints if step < first]
-    # A loss that is no number may come of the update before it, after which the newest was saved.
-    sure = [step for step in saved if step < first - 1] or saved
-    return max(sure, default=None), (first, last)
-
-
-def _is_spike(curve: CurveView, index: int) -> bool:
-    usual = [mean for mean in curve.means[max(index - BEFORE, 0) : index] if math.isfinite(mean)]
-    return len(usual) >= 3 and curve.highs[index] > SPIKE * median(usual) > 0

@@ -1,17 +1,21 @@
-"""The one answer to how a run is: a level, and the reasons for it, which every view prints."""
+"""The one answer to how a run is now: a level, and the reasons for it, which every view prints."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
-from ldlm_monitor.base.names import severity_rank
+from ldlm_monitor.base.alert import alert_key
+from ldlm_monitor.base.names import PAST_TIMES, severity_rank
 from ldlm_monitor.base.points import Point
 from ldlm_monitor.base.snapshot import AlertView, Health, ReasonView, RunView, Snapshot
+from ldlm_monitor.judge.core.run_numbers import is_lost
 from ldlm_monitor.judge.incidents import Incidents
 from ldlm_monitor.judge.run.fleet import Fleet
 from ldlm_monitor.judge.run.training_run import TrainingRun
 from ldlm_promrules.alerting import ActiveAlert
 from ldlm_promrules.promql import Expression
+from ldlm_promrules.promql.expression import result_selectors
 
 HEALTH: Final[tuple[Health, ...]] = ("HEALTHY", "WARNING", "UNHEALTHY", "CRITICAL")
 """Best to worst, at the indices of their `SEVERITIES`; the index is `ldlm_run_health`."""
@@ -40,13 +44,16 @@ _WELL: Final = RunHealth()
 class HealthBook:
     """The health of all runs: by firing alerts, incidents that are not over, and findings.
 
-    An ended run keeps the worst health since its end, because its alerts then resolve.
+    What is over counts as a warning while its alert fires, as everything that happened before a run
+    finished; what its last values are stays. An ended run keeps the worst health since its end,
+    because its alerts then resolve.
     """
 
     def __init__(self, fleet: Fleet, incidents: Incidents) -> None:
         self._fleet = fleet
         self._incidents = incidents
         self._of: dict[str, RunHealth] = {}
+        self._ended: dict[str, float] = {}  # by run, the end of which `_of` has the health
         self._firing: FiringByRun = {}
         self._alerts: dict[str, tuple[int, ...]] = {}  # by run, the ids of its firing alerts
         self._points: tuple[list[tuple[str, int]], list[Point]] = ([], [])
@@ -66,8 +73,11 @@ class HealthBook:
             if touched is not None and name not in touched and is_same:
                 continue
             present = self._judge(run, firing.get(name, ()), at)
-            kept = self.of(name) if run.life.ended else _WELL
+            is_known = run.life.ended and self._ended.get(name) == run.life.ended_at
+            kept = self.of(name) if is_known else _WELL
             self._of[name] = kept if kept.index > present.index else present
+            if run.life.ended_at is not None:
+                self._ended[name] = run.life.ended_at
         self._alerts = alerts
 
     def of(self, name: str) -> RunHealth:
@@ -91,19 +101,34 @@ class HealthBook:
     def _judge(
         self, run: TrainingRun, alerts: Iterable[ActiveAlert[Expression]], at: float
     ) -> RunHealth:
-        reasons = [*self._incidents.reasons(run.name, at)]
+        reasons = [
+            _as_past(each) if of_numbers and not is_lost(run) else each
+            for each, of_numbers in self._incidents.reasons(run.name, at)
+        ]
         reasons += [] if reasons and run.life.ended else _finding(run)
-        reasons += map(_of_alert, alerts)
+        reasons += (_of_alert(each, self._is_over(run, each)) for each in alerts)
         if not reasons:
             return _WELL
         reasons.sort(key=lambda each: -_rank(each.severity))
         failed = self._incidents.failed_rank(run.name, at)
         return RunHealth(_rank(reasons[0].severity), tuple(reasons), failed)
 
+    def _is_over(self, run: TrainingRun, alert: ActiveAlert[Expression]) -> bool:
+        """Whether what an alert is about has passed, though it fires for some minutes more."""
+        name = alert.rule.name
+        if name in NONFINITE_ALERTS:
+            return not is_lost(run)
+        if run.life.state == "finished":
+            return _is_of_moments(alert.rule.expr)
+        return self._incidents.has_survived(run.name, alert_key(name, alert.labels))
+
 
 def _finding(run: TrainingRun) -> Iterator[ReasonView]:
     """Why the run takes no step, by its host and log; how it ended, if no incident shows that."""
     life = run.life
+    if (failure := life.failed_after_end) is not None:
+        text = f"failed after its last step: {failure.message}"
+        yield ReasonView(kind="finding", severity="warning", text=text, since=life.ended_at)
     verdict = run.verdict if life.state in _ILL else None
     if life.state not in _ILL or (life.state == "stalled" and verdict is None):
         return
@@ -116,15 +141,29 @@ def _finding(run: TrainingRun) -> Iterator[ReasonView]:
     yield ReasonView(kind="finding", severity=severity, text=text, since=since)
 
 
-def _of_alert(alert: ActiveAlert[Expression]) -> ReasonView:
+@lru_cache(maxsize=256)  # a choice: more than rule files have
+def _is_of_moments(expr: Expression) -> bool:
+    """Whether it is about what happened or was counted, and not about a value that still is."""
+    read = {each.metric for each in result_selectors(expr.root)}
+    return any(name in PAST_TIMES or name.endswith("_total") for name in read)
+
+
+def _of_alert(alert: ActiveAlert[Expression], is_over: bool) -> ReasonView:
     name, run = alert.rule.name, alert.labels.get("run", "")
     summary = alert.annotations.get("summary", "").removeprefix(run).lstrip(": ")
-    return ReasonView(
+    found = ReasonView(
         kind="alert",
         severity=alert.labels.get("severity", "info"),
         text=f"{name}: {summary}" if summary else name,
         since=alert.fired_at,
     )
+    return _as_past(found) if is_over else found
+
+
+def _as_past(reason: ReasonView) -> ReasonView:
+    """The reason as one of what is over: a warning at most."""
+    worst = min(reason.severity, "warning", key=_rank)
+    return reason.model_copy(update={"severity": worst, "text": f"{reason.text} (over)"})
 
 
 def _rank(severity: str) -> int:

@@ -144,21 +144,29 @@ class Incidents:
         found = (run.failure or run.numerics) if run is not None else None
         return found.answer(self._facts_of(name), at).rank if found is not None else None
 
-    def reasons(self, name: str, at: float) -> Iterator[ReasonView]:
-        """The run's incidents that are open, or with which it ended, as reasons of its health."""
+    def reasons(self, name: str, at: float) -> Iterator[tuple[ReasonView, bool]]:
+        """The run's incidents that are open, or with which it ended, as reasons of its health.
+
+        Beside each, whether it is of numbers alone, which later ones show to have passed.
+        """
         if name not in self._runs:
             return
         self.settle(name, at)
-        facts = self._facts_of(name)
-        for incident in self._runs[name].current():
+        facts, run = self._facts_of(name), self._runs[name]
+        for incident in run.current():
             if incident.shows and incident.state == "open" and facts.state != "finished":
-                yield incident.reason(facts, at)
+                yield incident.reason(facts, at), incident is run.numerics
 
     def answer(self, name: str, key: str, at: float) -> Answer | None:
         """What the run's incident to which the firing alert `key` belongs answers; None without."""
         present = self._runs[name].current() if name in self._runs else ()
         found = next((each for each in present if key in each.firing), None)
         return None if found is None else found.answer(self._facts_of(name), at)
+
+    def has_survived(self, name: str, key: str) -> bool:
+        """Whether the run took steps again after the incident of the firing alert `key`."""
+        present = self._runs[name].current() if name in self._runs else ()
+        return any(key in each.firing and each.state == "recovered" for each in present)
 
     def views(self, at: float) -> tuple[IncidentView, ...]:
         """The incidents of all runs that are to be shown, the newest last."""

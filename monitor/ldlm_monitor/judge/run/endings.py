@@ -4,14 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from ldlm_monitor.base.names import ENDED_STATES
-from ldlm_monitor.base.records import Event, Scalar
+from ldlm_monitor.base.names import ENDED_STATES, EndReason
+from ldlm_monitor.base.records import Event, Position, Scalar
 from ldlm_monitor.judge.run.pace import LATE
 from ldlm_monitor.judge.run.run_states import ENDS, MOVES
 from ldlm_monitor.logs.parse.meanings import meaning_of, meaning_of_kind
 
 _TABLE = "elastic_failure_table"  # kind of the table in which torchrun lists its failed workers
 _TERMINATION_SIGNALS = (-15, -2)  # exit codes of workers to which torchrun sent SIGTERM or SIGINT
+ProcessLook: TypeAlias = Mapping[str, Scalar]
+"""What a probe of the host found of one process: `pid`, `state`, `rank`, `cores` and others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +103,46 @@ def has_own_words(event: Event) -> bool:
     return is_fatal(event) or "accuser" in meaning_of(event).words
 
 
+@dataclass(frozen=True, slots=True)
+class End:
+    """What shows that a run is over, and the line that does; `at` is None if no line does."""
+
+    reason: EndReason
+    at: Position | None
+
+
+def end_by(event: Event) -> End:
+    """The end that an event shows."""
+    fields, meaning = event.fields, meaning_of(event)
+    codes = [*map(fields.get, ("exitcode", "root_exitcode", "exit_code"))]
+    code = next((each for each in codes if isinstance(each, int)), None)
+    signalled = fields.get("signal") or is_interrupt(event) or has_sigterm(event)
+    reason: EndReason
+    ends: EndReason
+    if signalled or meaning.ends == "killed" or (code is not None and code < 0):
+        reason = "signal"
+    elif code is not None or "exit report" in meaning.words:
+        reason = "exit_code"
+    else:
+        ends = "total" if "total" in fields else "words"  # a full bar
+        reason = ends if meaning.ends == "finished" else "exception"
+    return End(reason, event.position if event.position.path else None)
+
+
+def end_of_gone(gone: Sequence[ProcessLook], *, out_of_memory: bool) -> End:
+    """As `state_of_gone`: what shows that processes which are gone have ended."""
+    statuses = [status for each in gone if isinstance(status := each.get("status"), int)]
+    if out_of_memory or any(status & 0x7F for status in statuses):
+        return End("signal", None)
+    return End("exit_code" if statuses else "writer_gone", None)
+
+
 def _names_a_cause(table: Event) -> bool:
     """Whether the process that torchrun's table blames did not fail because of another one."""
     fields = table.fields
     root = meaning_of_kind(str(fields.get("root_kind", "")))
     followed = fields.get("root_role") == "victim" or "follower" in root.words
     return not followed and fields.get("root_exitcode") not in _TERMINATION_SIGNALS
-
-
-ProcessLook: TypeAlias = Mapping[str, Scalar]
-"""What a probe of the host found of one process: `pid`, `state`, `rank`, `cores` and others."""
 
 
 def processes_of(event: Event) -> list[ProcessLook]:
@@ -250,9 +282,11 @@ class EndingTracker:
         elif dies_of_another(event):
             self._assume("crashed", at, VICTIM_SECONDS, event, phase)
 
-    def state_of_exit(self, event: Event) -> str:
-        """The state of a run of which a probe's event reports that its processes are gone."""
-        return state_of_gone(processes_of(event), out_of_memory=self.out_of_memory)
+    def state_of_exit(self, event: Event) -> tuple[str, End]:
+        """The state and end of a run whose processes are gone, as a probe's event reports."""
+        gone = processes_of(event)
+        state = state_of_gone(gone, out_of_memory=self.out_of_memory)
+        return state, end_of_gone(gone, out_of_memory=self.out_of_memory)
 
     def _assume(self, state: str, at: float, wait: float, event: Event, phase: str) -> None:
         assumed = self.assumed

@@ -48,6 +48,13 @@ class Fleet:
         run = self._runs.get(name)
         return run is not None and run.life.ended
 
+    def reason_of_end(self, name: str) -> str:
+        """Why alerts of a run end: `run ended`, `restarted` after its first attempt, else ""."""
+        run = self._runs.get(name)
+        if run is None:
+            return ""
+        return "run ended" if run.life.ended else "restarted" * (run.life.attempts.number > 1)
+
     def of(self, record: Record, at: float) -> TrainingRun:
         """The run that a record belongs to; its first record creates it, with the start `at`."""
         run = self._runs.get(record.run)

@@ -3,8 +3,9 @@
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
-from ldlm_monitor.base.records import FieldValue, Sample, SampleBlock
+from ldlm_monitor.base.records import FieldValue, Position, Sample, SampleBlock
 
 LAST_STRIDE = 0.05
 """Largest share of the total between two logged steps for which a run counts as complete with less
@@ -124,6 +125,7 @@ class StepGoal:
         self.next_plan = Plan()
         self._epochs = EpochGoal(plan.epochs)
         self._words = ""
+        self.words_at: Position | None = None
         self._begun = False
         self._records_since = self._records = 0
         self._trains, self._has_loss = True, False
@@ -142,7 +144,7 @@ class StepGoal:
             self._plan = self._plan.or_more(fields)
             self._epochs.planned = self._plan.epochs
 
-    def declare_results(self, message: str) -> None:
+    def declare_results(self, message: str, at: Position | None = None) -> None:
         """Process a line of results, or of a saved model, which every epoch or interval may have.
 
         It counts where it is new after several epochs. Where no epochs are counted, a result and a
@@ -160,15 +162,15 @@ class StepGoal:
         self._results[words] = "saved" in message.casefold()
         kinds = set(self._results.values())
         if False in kinds and (several or True in kinds):
-            self.declare(message, weak=True)
+            self.declare(message, weak=True, at=at)
 
     def deny_results(self) -> None:
         """Process that the log's writer lives though it is silent: results end nothing then."""
         if self._words in self._results:
             self._words = ""
 
-    def declare(self, message: str, *, weak: bool) -> None:
-        """Process a line that reports the end in words; numbers in it do not distinguish them.
+    def declare(self, message: str, *, weak: bool, at: Position | None = None) -> None:
+        """Process the line `at`, which reports the end in words; numbers do not distinguish them.
 
         `weak`: words that end other things, too, so that no total may be ahead.
         """
@@ -178,7 +180,7 @@ class StepGoal:
         ahead = self._epochs.is_short or 0 <= self._step < total * (1 - LAST_STRIDE)
         taken = self._refuted[words] < REFUTED and not (weak and ahead)
         if taken:
-            self._words, self._records_since = words, 0
+            self._words, self._records_since, self.words_at = words, 0, at
         if weak and not self._begun and not full:
             self._words = self._words if taken else ""
             self._refuted[words] += 1  # a log without progress shows by itself that it goes on
@@ -249,8 +251,20 @@ class StepGoal:
     @property
     def is_reached(self) -> bool:
         """Whether the last logged step is the last one of the run, or its words say so."""
+        return bool(self._words) or self.counted is not None
+
+    @property
+    def has_words(self) -> bool:
+        """Whether words of the log report the end, and nothing has refuted them."""
+        return bool(self._words)
+
+    @property
+    def counted(self) -> Literal["total", "epochs"] | None:
+        """What shows that the last logged step is the run's last one; None if nothing does."""
         total = self._total or (self._plan.steps if self._step <= self._plan.steps + 1 else 0.0)
         counted = 0 < total <= self._step + self._slack and not self._repeats
         # Where as many steps are to come as epochs are planned, the steps are the epochs.
         is_last = self._epochs.is_last or total == self._plan.epochs
-        return bool(self._words) or self._epochs.is_reached or (counted and is_last)
+        if counted and is_last:
+            return "total"
+        return "epochs" if self._epochs.is_reached else None

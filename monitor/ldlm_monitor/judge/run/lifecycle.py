@@ -8,7 +8,7 @@ from operator import sub
 from ldlm_monitor.base.names import ENDED_STATES
 from ldlm_monitor.base.records import Event, Heartbeat, Position, SampleBlock, TimedRows
 from ldlm_monitor.judge.run.attempts import Attempts
-from ldlm_monitor.judge.run.endings import STRAY_SECONDS, EndingTracker
+from ldlm_monitor.judge.run.endings import STRAY_SECONDS, End, EndingTracker, end_by
 from ldlm_monitor.judge.run.file_rows import FileRows, FileSteps
 from ldlm_monitor.judge.run.goals import StepGoal
 from ldlm_monitor.judge.run.pace import LATE, Pace, advances, is_sign_of_life
@@ -25,6 +25,7 @@ class Lifecycle:
     All times are Unix seconds if `timed`.
     Progress is an advance of the step in any file of the run. A redrawn bar, a repeated line
     or a growing file is no progress. A smaller step is a resume. A pace is learned if `timed`.
+    `failed_after_end`: what failed after all was done, which is no end of it.
     `read_to`: up to when the run's files were read; `ends_at`: when those of a finished run end.
     Silence counts up to then.
     """
@@ -37,12 +38,15 @@ class Lifecycle:
         self.progress_step: int | None = None
         self.ended_at: float | None = None
         self.end_evidence: Event | None = None
+        self.end: End | None = None
+        self.failed_after_end: Event | None = None
         self.timed = True
         self.read_to = self.ends_at = math.inf
         self.steps = FileSteps()
         self._paused_by: str | None = None
         self._stalled = self._late = self._training = self._announces_phases = False
         self._highest_step, self._stride = -1, 0
+        self._is_saved = self._was_done = False
         self.ending, self.attempts, self.goal = EndingTracker(), Attempts(self.steps), StepGoal()
 
     @property
@@ -58,6 +62,11 @@ class Lifecycle:
     @property
     def _is_over(self) -> bool:
         return self.ended or self.ending.assumed is not None
+
+    @property
+    def _is_done(self) -> bool:
+        """Whether all steps were counted, and then a model was saved or words reported the end."""
+        return self.goal.counted is not None and (self._is_saved or self.goal.has_words)
 
     @property
     def can_stall(self) -> bool:
@@ -196,6 +205,7 @@ class Lifecycle:
         """Process an event that was logged at `at`; True if another attempt begins with it."""
         meaning = meaning_of(event)
         self._training |= meaning.begins_run or event.kind == SETTINGS
+        self._is_saved = self._is_saved or "saved" in meaning.words
         late = self.ended_at is not None and self.phase in ("crashed", "killed")
         late = late and self.attempts.is_new_failure(event, at - (self.ended_at or at), self.phase)
         begins = self.attempts.begins_with(event, ended=self.ended, late=late)
@@ -203,13 +213,7 @@ class Lifecycle:
             self._move("launch", at)
         self.attempts.note_death(event)
         if meaning.begins_run or meaning.ends == "finished":
-            if event.fields.get("confirmed_by") == "silence":
-                weak = "after" in event.fields
-                self.ending.note_words(weak=weak)
-                self._training |= not weak
-                self.goal.declare(event.message, weak=weak)
-            elif self.attempts.is_left_by_all(event) and not meaning.begins_run:
-                self._end("finished", at)
+            self._observe_words(event, at)
         elif meaning.pause is not None:
             # A log that announces checkpoints need not announce evaluations.
             self._announces_phases |= meaning.begins_evaluation
@@ -219,17 +223,29 @@ class Lifecycle:
         elif "left" in meaning.words:
             self._observe_exit(event, at)
         elif "results" in meaning.words:
-            self.goal.declare_results(event.message)
+            self.goal.declare_results(event.message, event.position)
         elif "silence" in meaning.words and event.fields.get("alive"):
             self.goal.deny_results()
         elif "first words" in meaning.words:
             self.goal.expect(event.fields)
         else:
             patience = 0.0 if self.progress_step is None else self.pace.limit("running")
+            if self.ending.assumed is None:
+                self._was_done = self._is_done
             self.ending.observe(event, at, phase=self.phase, patience=patience)
         if self._is_over:
             self.steps.lived.add(event.position.path)
         return begins
+
+    def _observe_words(self, event: Event, at: float) -> None:
+        """Process a start or an end in words; some count once nothing follows."""
+        if event.fields.get("confirmed_by") == "silence":
+            weak = "after" in event.fields
+            self.ending.note_words(weak=weak)
+            self._training |= not weak
+            self.goal.declare(event.message, weak=weak, at=event.position)
+        elif self.attempts.is_left_by_all(event) and not meaning_of(event).begins_run:
+            self._end("finished", at, end_by(event))
 
     def _observe_exit(self, event: Event, at: float) -> None:
         """Process a report that nobody writes the log any more; a step that follows refutes it."""
@@ -237,7 +253,8 @@ class Lifecycle:
             return
         self.finish(at)
         if not self.ended:
-            self._end(self.ending.state_of_exit(event), at)
+            state, end = self.ending.state_of_exit(event)
+            self._end(state, at, end)
 
     def _step(
         self, step: int, source: tuple[str, int | None], position: Position, at: float
@@ -264,6 +281,7 @@ class Lifecycle:
         last = self.progress_step
         resumed = step is not None and last is not None and step < last
         self.ending.went_on(at, position.path, timed=self.timed, resumed=resumed)
+        self._is_saved = False
         self.goal.went_on()
         self.last_progress_at = self._alive_at = max(at, self.last_progress_at)
         self.progress_position = position
@@ -287,7 +305,7 @@ class Lifecycle:
         if "doubtful end" in move.forgets:
             self.ending.assumed = None
         if "end" in move.forgets:
-            self.ended_at = self.end_evidence = None
+            self.ended_at = self.end_evidence = self.end = self.failed_after_end = None
         if "goal" in move.forgets:
             self.goal = StepGoal(self.goal.next_plan)
         if "place" in move.forgets:
@@ -313,18 +331,24 @@ class Lifecycle:
 
     def finish(self, now: float) -> None:
         """Confirm an assumed end: no record follows that could refute it."""
-        if self.ending.assumed is not None:
-            self._end(self.ending.assumed.state, now)
+        if (assumed := self.ending.assumed) is not None:
+            if self._was_done:
+                self.ending.assumed, self.failed_after_end = None, assumed.evidence
+            else:
+                self._end(assumed.state, now, end_by(assumed.evidence))
         self._end_if_complete()
 
     def _end_if_complete(self) -> None:
-        if not self.ended and self.goal.is_reached:
-            self._end("finished", self.last_progress_at)
+        if self.ended or not self.goal.is_reached:
+            return
+        counted, last = self.goal.counted, self.progress_position
+        end = End(counted, last) if counted is not None else End("words", self.goal.words_at)
+        self._end("finished", self.last_progress_at, end)
 
-    def _end(self, state: str, at: float) -> None:
+    def _end(self, state: str, at: float, end: End) -> None:
         assumed = self.ending.assumed
         if self._move(ENDS[state], at):
-            self.ended_at = at
+            self.ended_at, self.end = at, end
             self.end_evidence = self.end_evidence if assumed is None else assumed.evidence
             if state == "crashed" and self.progress_step is None and assumed is not None:
                 self.attempts.note_failure(assumed.evidence.message)

@@ -112,6 +112,23 @@ class RunValues:
                 return kept.value
         return None
 
+    def quantities(self) -> Iterator[str]:
+        """The quantities that were logged, each once for every rank."""
+        return (name for name, _ in self._all())
+
+    def missed(self) -> Iterator[tuple[str, str]]:
+        """Quantities that came regularly and come no longer, and since when, in words."""
+        for point, first_without in self._rhythms.points():
+            if point.value and first_without is not None:
+                name, step = dict(point.labels)["name"], first_without.step
+                yield name, f"no {name} " + ("any more" if step is None else f"since step {step}")
+
+    def is_after_nonfinite(self, quantity: str) -> bool:
+        """Whether the quantity came in a later row than the first NaN that an update used."""
+        first = self.nonfinite.first_order()
+        found = (known.get(quantity) for known in self._by_rank.values())
+        return first is None or any(kept.order > first for kept in found if kept is not None)
+
     def pace(self) -> tuple[str, int | None]:
         """The preferred quantity that gives the pace, and the first rank that reports it now."""
         for quantity in PACES:

@@ -213,7 +213,8 @@ class EventCounts:
     def __init__(self, run: str) -> None:
         self._run = run
         self._counts: Counter[_Sort] = Counter()
-        self._times: dict[_Sort, tuple[float, float]] = {}  # of the first and the last
+        # Of the first and, in the present attempt, the last
+        self._times: dict[_Sort, tuple[float, float | None]] = {}
         self._last: dict[_Sort, Event] = {}
 
     def add(self, event: Event, at: float) -> None:
@@ -223,6 +224,10 @@ class EventCounts:
         self._times[sort] = (self._times.get(sort, (at, at))[0], at)
         self._last.pop(sort, None)
         self._last[sort] = event
+
+    def begin_attempt(self) -> None:
+        """Export no longer when events of the attempt before came: they are over."""
+        self._times = {sort: (first, None) for sort, (first, _) in self._times.items()}
 
     def by_kind(self) -> dict[str, int]:
         """The counts of each kind."""
@@ -237,7 +242,7 @@ class EventCounts:
         for sort, count in self._counts.items():
             labels, (first, last) = self._labels(sort), self._times[sort]
             points += [Point(EVENTS, labels, count), Point(created(EVENTS), labels, first)]
-            if sort[1] != "info":
+            if sort[1] != "info" and last is not None:
                 points.append(Point(LAST_EVENT, labels, last))
         return points
 

@@ -153,6 +153,13 @@ class _Count:
     last: float = 0.0
     steps: deque[int] = field(default_factory=lambda: deque(maxlen=_COUNTED_STEPS))
     evidence: SourceLine | None = None
+    first: int | None = None  # the order of the first one since a resume
+
+
+def is_of_update(quantity: str) -> bool:
+    """Whether an update of the weights uses it, so that NaN in it can reach them."""
+    is_loss = quantity == "loss" or quantity.startswith("loss_")
+    return quantity == "grad_norm" or (is_loss and quantity != "loss_scale")
 
 
 class NonfiniteCounts:
@@ -197,6 +204,7 @@ class NonfiniteCounts:
             self._mark(quantity, rank, step)
         seen.count, seen.last = seen.count + 1, at
         seen.evidence = evidence
+        seen.first = evidence.order if seen.first is None else seen.first
         return True
 
     def resume(self, step: int) -> None:
@@ -204,6 +212,13 @@ class NonfiniteCounts:
         self._best = {name: span for name, span in self._best.items() if span[1] < step}
         for seen in self._counts.values():
             seen.steps = deque((each for each in seen.steps if each < step), _COUNTED_STEPS)
+            seen.first = None
+
+    def first_order(self) -> int | None:
+        """The order of the first such value that an update uses since a resume; None without."""
+        found = self._counts.items()
+        orders = (each.first for (quantity, _), each in found if is_of_update(quantity))
+        return min((each for each in orders if each is not None), default=None)
 
     def by_quantity(self) -> dict[str, int]:
         """The counts above 0 by quantity: of several ranks, the highest."""

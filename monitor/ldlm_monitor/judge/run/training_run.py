@@ -53,6 +53,7 @@ class TrainingRun:
         self.ranks: set[int] = set()
         self._durations = Histogram(STEP_BUCKETS)
         self._begins_anew = False
+        self._attempt = 1
 
     def observe(
         self, found: Sequence[TimedRows], judged: float, *, timed: bool = True
@@ -248,6 +249,8 @@ class TrainingRun:
             last_progress_at=None if self.progress.step is None else life.last_progress_at,
             stall_limit_seconds=life.stall_limit if life.can_stall else None,
             ended_at=life.ended_at,
+            end_reason=None if life.end is None else life.end.reason,
+            end_position=None if life.end is None else life.end.at,
             judged_to=None if math.isinf(known := min(life.read_to, life.ends_at)) else known,
             files=tuple(self.files),
             statistics=self.values.statistics(),
@@ -292,9 +295,16 @@ class TrainingRun:
             if self.life.observe(each):
                 self._begins_anew = True
                 self.values.take_fresh()  # of the training before
+        self._follow_attempts()
         if alarming := self.values.observe(found, judged):
             return f"nonfinite {found[0].last.rank} {' '.join(alarming)}"
         return "recovered" if stalled and self.life.state != "stalled" else None
+
+    def _follow_attempts(self) -> None:
+        """Let the events of an attempt be over once another one has begun."""
+        if self._attempt != self.life.attempts.number:
+            self._attempt = self.life.attempts.number
+            self._events.begin_attempt()
 
     def _parts(self, found: Sequence[FileRows]) -> Iterator[Sequence[FileRows]]:
         """The rows as the lifecycle takes them: those without times as the first, and the rest."""
@@ -312,8 +322,7 @@ class TrainingRun:
         meaning = meaning_of(event)
         assumed = self.life.ending.assumed
         end = self.life.end_evidence if assumed is None else assumed.evidence
-        if is_news(event, end):
-            self._events.add(event, judged)
+        counts = is_news(event, end)
         self.steps.explain(event, at)
         self._remark = event.position
         if event.kind == SETTINGS or meaning.begins_run:
@@ -335,6 +344,9 @@ class TrainingRun:
             self.replicas = Replicas()
             self.values.nonfinite.resume(0)
             self.progress.epoch = None
+        self._follow_attempts()
+        if counts:
+            self._events.add(event, judged)
         urgent = f"{event.kind} {event.severity} {event.rank}"
         is_urgent = counted or event.severity in _URGENT or "urgent" in meaning.words
         return urgent if is_urgent else None

@@ -1,0 +1,234 @@
+"""What is, what was, and what was not looked at: the three tenses of the one verdict."""
+
+from collections.abc import Iterable
+
+import pytest
+
+from ldlm_monitor.base.chunk import Chunk
+from ldlm_monitor.base.records import Event, Position
+from ldlm_monitor.base.snapshot import RunView, Snapshot
+from ldlm_monitor.judge.core.monitor import Monitor
+
+START = 1_795_000_000.0
+EXIT_CODE_0 = "ldlm-monitor run: the command ended with exit code 0"
+PEER = "[rank0]: RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [::1]:12"
+TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 1, in f\nKeyError: 3'
+
+
+class Log:
+    """A log that is followed; a line a second."""
+
+    def __init__(self) -> None:
+        self.monitor = Monitor()
+        self.now, self._offset, self._line = START, 0, 1
+
+    def write(self, lines: Iterable[str], every: float = 1.0) -> "Log":
+        for text in lines:
+            data = f"{text}\n".encode()
+            self.monitor.feed(Chunk("a.log", (1, 1, 0), self._offset, self._line, data), self.now)
+            self._offset += len(data)
+            self._line += data.count(b"\n")
+            self.now += every
+        return self
+
+    def wait(self, seconds: float) -> "Log":
+        self.now += seconds
+        self.monitor.tick(self.now)
+        return self
+
+    def end(self) -> RunView:
+        self.monitor.finish(self.now, ("a.log",))
+        return self.run
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self.monitor.snapshot()
+
+    @property
+    def run(self) -> RunView:
+        (run,) = self.snapshot.runs
+        return run
+
+    @property
+    def fired(self) -> set[str]:
+        return {each.alert for each in self.snapshot.transitions if each.state == "firing"}
+
+
+def steps(first: int, last: int, loss: str = "2.5", **more: str) -> list[str]:
+    rest = "".join(f' "{name}": {value},' for name, value in more.items())
+    return [f'{{"step": {step},{rest} "loss": {loss}}}' for step in range(first, last + 1)]
+
+
+def rows(first: int, last: int, **values: str) -> list[str]:
+    given = ", ".join(f'"{name}": {value}' for name, value in values.items())
+    return [f'{{"step": {step}, {given}}}' for step in range(first, last + 1)]
+
+
+def order(run: RunView) -> str:
+    return "" if run.decision is None else run.decision.decision
+
+
+def test_what_belonged_to_an_attempt_is_over_with_the_next_one() -> None:
+    log = Log().write(["ldlm-monitor run: attempt 1 starts: []", *steps(0, 60), PEER])
+    log.write(["ldlm-monitor run: attempt 2 starts: []", *steps(40, 140)])
+    assert "RankLost" not in log.fired
+    assert (log.run.health, log.run.decision) == ("HEALTHY", None)
+    run = log.write([EXIT_CODE_0]).end()
+    assert (run.state, run.health, order(run)) == ("finished", "HEALTHY", "")
+    (past,) = run.past
+    assert (past.kind, past.over_by) == ("incident", "restart")
+    assert past.begin < past.end
+
+
+def test_an_alert_that_fired_ends_with_its_attempt() -> None:
+    log = Log().write([*steps(0, 60), PEER]).wait(30.0)
+    assert "RankLost" in log.fired
+    log.write(["ldlm-monitor run: attempt 2 starts: []", *steps(40, 60)])
+    assert [(each.state, each.reason) for each in log.snapshot.transitions][-1] == (
+        "ended",
+        "restarted",
+    )
+    assert log.run.health == "HEALTHY"
+
+
+def test_a_crash_that_no_attempt_followed_is_now_and_the_same_fault_before_a_restart_was() -> None:
+    log = Log().write([*steps(0, 60), TRACEBACK]).wait(120.0)
+    assert (log.run.state, log.run.health, log.run.past) == ("crashed", "CRITICAL", ())
+    log.write(["ldlm-monitor run: attempt 2 starts: []", *steps(40, 60)])
+    assert log.run.health == "HEALTHY"
+    assert [each.over_by for each in log.run.past] == ["restart"]
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_nan_that_passed_is_a_warning_at_most(ends: bool) -> None:
+    log = Log().write([*steps(0, 60), *steps(61, 61, "NaN"), *steps(62, 90)])
+    assert (log.run.health, order(log.run)) == ("WARNING", "GO_ON")
+    if ends:
+        run = log.write([EXIT_CODE_0]).end()
+        assert (run.state, run.health, order(run)) == ("finished", "WARNING", "GO_ON")
+        assert run.decision is not None
+        assert "nothing to do" in run.decision.reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("after", "decision"),
+    [
+        (steps(61, 90, "NaN"), "ROLLBACK"),
+        (rows(61, 90, grad_norm="NaN"), "UNKNOWN"),
+    ],
+)
+def test_a_nan_after_which_no_loss_was_a_number_is_now(after: list[str], decision: str) -> None:
+    log = Log().write([*steps(0, 60, grad_norm="1.0"), *after])
+    assert (log.run.health, order(log.run)) == ("CRITICAL", decision)
+    run = log.write([EXIT_CODE_0]).end()
+    assert (run.state, run.health, order(run)) == ("finished", "CRITICAL", decision)
+
+
+def test_where_many_steps_were_skipped_a_loss_that_is_a_number_is_no_reason_to_go_on() -> None:
+    lines = [
+        text
+        for step in range(1, 101)
+        for text in steps(step, step, grad_norm="Infinity" if step % 2 else "1.0")
+    ]
+    log = Log().write(lines)
+    position = Position("a.log", 1, 0)
+    events = [
+        Event(kind="skipped_step", severity="warning", run=log.run.name, message="skipped",
+              position=position, fields={"step": step})
+        for step in range(1, 101, 2)
+    ]  # fmt: skip
+    log.monitor.observe(events, log.now)
+    assert (log.run.skipped_steps, order(log.run)) == (50, "UNKNOWN")
+
+
+BAR = "Train: 100%|██████████| 40/40 [00:40<00:00,  1.00it/s]"
+ABORT = (
+    "E0911 16:21:58.831000 325 torch/distributed/elastic/multiprocessing/api.py:869] "
+    "failed (exitcode: -6) local_rank: 0 (pid: 470) of binary: /opt/conda/bin/python"
+)
+DONE = "[INFO:swift] End time of running main: 2025-09-11 16:19:22.473503"
+
+
+def test_an_abort_after_all_was_done_and_announced_is_no_reason_to_start_again() -> None:
+    run = Log().write([*steps(1, 40, total_steps="40"), BAR, DONE, ABORT]).wait(60.0).end()
+    assert (run.state, run.health, run.end_reason) == ("finished", "WARNING", "total")
+    assert order(run) == "GO_ON"
+
+
+def test_an_abort_after_the_last_step_before_anything_was_saved_is_a_crash() -> None:
+    run = Log().write([*steps(1, 40, total_steps="40"), ABORT, DONE]).wait(60.0).end()
+    assert (run.state, run.health, run.end_reason) == ("crashed", "CRITICAL", "signal")
+    assert order(run) == "RESTART"
+
+
+@pytest.mark.parametrize(
+    ("last", "reason", "line"),
+    [
+        ([*steps(1, 40, total_steps="40")], "total", 40),
+        ([*steps(1, 40), "Training finished."], "words", 41),
+        ([*steps(1, 40), EXIT_CODE_0], "exit_code", 41),
+        ([*steps(1, 40), TRACEBACK], "exception", 41),
+        ([*steps(1, 40), ABORT], "signal", 41),
+        ([*steps(1, 40), "ldlm-monitor run: the command ended with exit code 3"], "exit_code", 41),
+    ],
+)
+def test_a_run_that_is_over_has_the_line_that_shows_it(
+    last: list[str], reason: str, line: int
+) -> None:
+    run = Log().write(last).wait(120.0).end()
+    assert run.end_position is not None
+    assert (run.end_reason, run.end_position.line) == (reason, line)
+
+
+def test_a_run_whose_writer_is_gone_without_a_word_says_so() -> None:
+    log = Log().write(steps(1, 40))
+    gone = Event(
+        kind="exit_without_error", severity="warning", run=log.run.name, message="gone",
+        position=Position("", 0, 0), fields={"probe": True},
+    )  # fmt: skip
+    log.monitor.observe([gone], log.now + 60.0)
+    assert (log.run.state, log.run.end_reason, log.run.end_position) == (
+        "ended",
+        "writer_gone",
+        None,
+    )
+
+
+def test_a_run_that_goes_on_has_no_end() -> None:
+    log = Log().write([*steps(1, 40), TRACEBACK]).wait(120.0)
+    assert log.run.end_reason == "exception"
+    log.write(["ldlm-monitor run: attempt 2 starts: []", *steps(41, 60)])
+    assert (log.run.end_reason, log.run.end_position) == (None, None)
+
+
+def unchecked(run: RunView) -> dict[str, set[str]]:
+    return {each.quantity: set(each.check.split(", ")) for each in run.not_checked}
+
+
+def test_checks_without_an_input_are_named_with_what_to_log() -> None:
+    found = unchecked(Log().write(steps(1, 40)).run)
+    assert {"Overfitting", "EvalNonFinite"} <= found["eval_loss"]
+    assert "NonFiniteGradient" in found["grad_norm"]
+    assert found.keys().isdisjoint({"loss", "step", "loss_scale", "reward", "kl"})
+    given = {"grad_norm": "1.0", "eval_loss": "2.0", "lr": "1e-4"}
+    more = unchecked(Log().write(steps(1, 40, **given)).run)
+    assert more.keys().isdisjoint({"eval_loss", "grad_norm", "learning_rate"})
+
+
+def test_a_reward_without_a_divergence_is_a_gap_of_reinforcement_learning_alone() -> None:
+    found = unchecked(Log().write(steps(1, 40, reward="0.5")).run)
+    assert found["kl"] == {"PolicyDrift"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        (rows(1, 200, lr="1e-4"), "no loss"),
+        ([*steps(1, 40, lr="1e-4"), *rows(41, 200, lr="1e-4")], "no loss since step 41"),
+    ],
+)
+def test_a_loss_that_was_not_or_is_no_longer_logged_stands_beside_the_health(
+    lines: list[str], why: str
+) -> None:
+    run = Log().write(lines).write([EXIT_CODE_0]).end()
+    assert run.unseen == why
