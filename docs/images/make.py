@@ -41,7 +41,7 @@ def report() -> str:
         done = subprocess.run(
             command, cwd=folder, env=environment, capture_output=True, text=True, check=False
         )
-    if done.returncode != 3:  # the loss was NaN: anything else is not this picture
+    if done.returncode:  # the NaN passed, and the run finished: else it is not this picture
         raise SystemExit(f"{' '.join(command)} ended with {done.returncode}: {done.stderr}")
     return done.stdout
 
