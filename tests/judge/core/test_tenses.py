@@ -232,3 +232,11 @@ def test_a_loss_that_was_not_or_is_no_longer_logged_stands_beside_the_health(
 ) -> None:
     run = Log().write(lines).write([EXIT_CODE_0]).end()
     assert run.unseen == why
+
+
+def test_an_error_with_which_a_log_ends_is_now_though_no_alert_had_the_time_to_fire() -> None:
+    log = Log().write([*steps(0, 60), PEER])
+    assert (log.fired - {"Watchdog"}, log.run.health) == (set(), "HEALTHY")
+    run = log.end()
+    assert (run.health, order(run)) == ("UNHEALTHY", "RESTART")
+    assert "Connection closed by peer" in run.because

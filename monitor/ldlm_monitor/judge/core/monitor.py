@@ -17,7 +17,7 @@ from ldlm_monitor.judge.core.past_alerts import PastAlerts
 from ldlm_monitor.judge.core.recent_records import RecentRecords, alerted_run
 from ldlm_monitor.judge.core.rows_in_order import RowsInOrder
 from ldlm_monitor.judge.core.rule_engine import RuleEngine
-from ldlm_monitor.judge.core.run_decisions import decided
+from ldlm_monitor.judge.core.run_decisions import decided, last_word
 from ldlm_monitor.judge.core.run_health import HealthBook
 from ldlm_monitor.judge.core.self_metrics import NO_HOSTS, SelfCounts, core_points
 from ldlm_monitor.judge.core.unchecked import checks_of, not_checked
@@ -139,6 +139,10 @@ class Monitor:
         left = [record for path in paths for record in self.parser.finish(path)]
         transitions += self.observe(left, now) + self.advance(now)
         self.runs.finish(now)
+        for run in self.runs:
+            of_run = [each for each in self._events.items() if each.run == run.name]
+            if (word := last_word(run, of_run)) is not None:
+                self._health.last_words[run.name] = word
         return transitions + self._evaluate(max(now, self.clock))
 
     def due(self) -> float | None:

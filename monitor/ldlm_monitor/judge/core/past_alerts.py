@@ -73,7 +73,8 @@ def _incidents(run: RunView, incidents: Sequence[IncidentView]) -> Iterator[Past
         holds = run.state != "finished" or (
             run.health == "CRITICAL" and each.root.kind == NONFINITE
         )
-        if over_by is None or each.ended_at is None or (over_by == "run_end" and holds):
+        lasts = holds and (over_by == "run_end" or (each.ended_reason == "quiet" and run.ended_at))
+        if over_by is None or each.ended_at is None or lasts:
             continue
         yield PastView(
             kind="incident", name=each.id, severity="critical", text=each.title,

@@ -66,13 +66,14 @@ def of_run(
         if each.run == run.name
         and each.attempt == attempt
         and each.state != "recovered"
+        and (each.ended_reason != "quiet" or run.life.ended)
         and each.decision is not None
     ]
     if standing:
         known = [each for each in standing if each.decision != "UNKNOWN"]
         # A launcher may report without a cause what an earlier line explains.
         return (known or standing)[-1]
-    facts = _facts_of_run(run, _last_word(run, events))
+    facts = _facts_of_run(run, last_word(run, events))
     return decide(facts) if facts.failed or facts.numbers != "finite" else None
 
 
@@ -129,7 +130,7 @@ def _facts_of_run(run: TrainingRun, event: Event | None) -> DecisionFacts:
     return replace(found, kind=end.kind, message=end.message, evidence=(end.position,))
 
 
-def _last_word(run: TrainingRun, events: Sequence[Event]) -> Event | None:
+def last_word(run: TrainingRun, events: Sequence[Event]) -> Event | None:
     """The first error after the run's last step, if no incident has it; None without one."""
     step = run.life.progress_position
     for event in events:

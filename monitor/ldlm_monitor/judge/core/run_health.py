@@ -8,6 +8,7 @@ from typing import Final
 from ldlm_monitor.base.alert import alert_key
 from ldlm_monitor.base.names import PAST_TIMES, severity_rank
 from ldlm_monitor.base.points import Point
+from ldlm_monitor.base.records import Event
 from ldlm_monitor.base.snapshot import AlertView, Health, ReasonView, RunView, Snapshot
 from ldlm_monitor.judge.core.run_numbers import is_lost
 from ldlm_monitor.judge.incidents import Incidents
@@ -46,13 +47,15 @@ class HealthBook:
 
     What is over counts as a warning while its alert fires, as everything that happened before a run
     finished; what its last values are stays. An ended run keeps the worst health since its end,
-    because its alerts then resolve.
+    because its alerts then resolve. `last_words`: of logs that were read to their ends, the errors
+    that no step followed, by run.
     """
 
     def __init__(self, fleet: Fleet, incidents: Incidents) -> None:
         self._fleet = fleet
         self._incidents = incidents
         self._of: dict[str, RunHealth] = {}
+        self.last_words: dict[str, Event] = {}
         self._ended: dict[str, float] = {}  # by run, the end of which `_of` has the health
         self._firing: FiringByRun = {}
         self._alerts: dict[str, tuple[int, ...]] = {}  # by run, the ids of its firing alerts
@@ -107,6 +110,8 @@ class HealthBook:
         ]
         reasons += [] if reasons and run.life.ended else _finding(run)
         reasons += (_of_alert(each, self._is_over(run, each)) for each in alerts)
+        if not reasons and run.life.state != "finished":
+            reasons += _last_words(self.last_words.get(run.name))
         if not reasons:
             return _WELL
         reasons.sort(key=lambda each: -_rank(each.severity))
@@ -121,6 +126,13 @@ class HealthBook:
         if run.life.state == "finished":
             return _is_of_moments(alert.rule.expr)
         return self._incidents.has_survived(run.name, alert_key(name, alert.labels))
+
+
+def _last_words(event: Event | None) -> Iterator[ReasonView]:
+    """The error with which a log ends, where no alert had the time to fire."""
+    if event is not None:
+        severity = max(event.severity, "warning", key=_rank)
+        yield ReasonView(kind="finding", severity=severity, text=event.message, since=event.time)
 
 
 def _finding(run: TrainingRun) -> Iterator[ReasonView]:
