@@ -126,6 +126,34 @@ def test_of_several_ranks_the_one_that_does_nothing_is_named(train, case) -> Non
     assert f"rank 1 (pid {idle.pid}) is idle while the others compute" in str(found)
 
 
+OPENER = """
+import subprocess, sys, time
+with open(sys.argv[1], "w") as log:
+    subprocess.run([sys.executable, "-c", sys.argv[2]], stdout=log)
+    print("over", flush=True)
+    time.sleep(60)
+"""
+WRITER = "import time\nfor _ in range(20): print('step', flush=True); time.sleep(0.1)"
+
+
+def test_who_only_opened_the_log_for_its_writer_is_not_the_training(case, tmp_path) -> None:
+    """As a script does that starts trainings: it may keep the file open, and live on."""
+    log = tmp_path / "train.log"
+    command = [sys.executable, "-c", OPENER, str(log), WRITER]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as script:
+        wait_until(lambda: log.exists() and log.stat().st_size > 0)
+        host = probe()
+        host.watch([case()])
+        assert script.stdout is not None
+        assert script.stdout.readline() == "over\n"
+        host.watch([case()])  # the script alone has it open
+        event = only(looked(host, case()))
+        script.kill()
+    assert (event.kind, event.fields["alive"]) == ("exit_without_error", 0)
+    assert script.pid not in {each["pid"] for each in processes(event)}
+    assert verdict([event]).word == "ended"
+
+
 def test_a_process_that_was_seen_and_is_gone_was_killed(train, case) -> None:
     host = probe()
     zero, one = train("sleep", rank=0), train("sleep", rank=1)

@@ -6,6 +6,7 @@ have heartbeats are asked for their stacks (`hang`).
 """
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -55,11 +56,22 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Known:
-    """A run's processes, memory groups and environments, by rank, from before they ended."""
+    """A run's processes, memory groups and environments, by rank, from before they ended.
+
+    `openers`: see `Family`. `unseen_since`: Unix seconds from which no process of it was seen.
+    """
 
     ranks: dict[int | None, Process] = field(default_factory=dict)
     memory: cgroup.MemoryGroups = field(default_factory=cgroup.MemoryGroups)
     environments: dict[int | None, dict[str, str]] = field(default_factory=dict)
+    openers: frozenset[tuple[int, int]] = frozenset()
+    unseen_since: float = math.inf
+
+    def family(self, case: ProbeCandidate, seen: Scan) -> Family:
+        """The run's processes in a look, with what earlier ones showed of who opened its logs."""
+        found = family_of(case, seen, self.openers)
+        self.openers = found.openers
+        return found
 
 
 @dataclass(kw_only=True)
@@ -92,13 +104,20 @@ class HostProbe:
 
     def _note_all(self, cases: Sequence[ProbeCandidate]) -> None:
         seen = process.scan(self.proc)
-        families = [(case, family_of(case, seen)) for case in cases]
-        for case, family in families:
+        families = []
+        for case in cases:
             # Dicts keep insertion order: active runs move to the end, so that the oldest go first.
             known = self._known[case.run] = self._known.pop(case.run, _Known())
-            known.ranks = family.ranks or {
-                rank: each for rank, each in known.ranks.items() if self._now(each) is not None
-            }
+            family = known.family(case, seen)
+            families.append((case, family))
+            if family.ranks:
+                known.ranks, known.unseen_since = family.ranks, math.inf
+            else:
+                known.unseen_since = min(known.unseen_since, time.time())
+            if case.last_progress_at > known.unseen_since:  # another process writes, unseen
+                known.ranks = {
+                    rank: each for rank, each in known.ranks.items() if self._now(each) is not None
+                }
             self._note(known, goes_on=True)
         self.facts = self._facts.look(families, seen, time.time())
         while len(self._known) > MAX_KNOWN + len(cases):
@@ -140,7 +159,7 @@ class HostProbe:
     def _first(self, case: ProbeCandidate, seen: Scan) -> Family:
         """The run's processes now; ranks that ended stay in `_Known.ranks`."""
         known = self._known.setdefault(case.run, _Known())
-        family = family_of(case, seen)
+        family = known.family(case, seen)
         for rank, each in family.ranks.items():
             before = known.ranks.get(rank)
             if before is None or each.started > before.started:

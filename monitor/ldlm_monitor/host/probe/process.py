@@ -21,6 +21,7 @@ _MAX_ENVIRONMENT = 256 * 1024  # bytes: twice the 128 KiB that Linux permits in 
 _MAX_TABLE = 4 * 1024 * 1024
 """Bytes read of /proc/stat and /proc/net/tcp: about 28,000 sockets of 150 bytes each."""
 _MAX_TEXT = 16 * 1024  # bytes read of other files in /proc and /sys, which have a few KiB at most
+_OUTPUTS = ("1", "2")  # descriptors of standard output and error
 _HOPS = 4  # pipes between the training and its log. `train | sed | tee` has two; more are rare
 _STATUS_FIELD = 49  # index of exit_code in /proc/PID/stat after the name (proc(5), field 52)
 _LISTENING = "0A"  # TCP_LISTEN in /proc/net/tcp (Linux, include/net/tcp_states.h)
@@ -51,10 +52,13 @@ class Family:
     """The processes of a training, `members` by pid; `ranks` are the main ones by global rank.
 
     A training without ranks has one main process under None: the one with most CPU time.
+    `openers`: pids with starts of processes that only opened a log for a descendant which writes
+    it. They are no members, and may keep it open when the writer has gone.
     """
 
     members: dict[int, Process] = field(default_factory=dict)
     ranks: dict[int | None, Process] = field(default_factory=dict)
+    openers: frozenset[tuple[int, int]] = frozenset()
 
 
 @dataclass(slots=True)
@@ -147,15 +151,21 @@ def scan(proc: Path = PROC) -> Scan:
 
 
 def family(
-    logs: Collection[str], named: Mapping[int | None, int] | None = None, seen: Scan | None = None
+    logs: Collection[str],
+    named: Mapping[int | None, int] | None = None,
+    seen: Scan | None = None,
+    openers: Collection[tuple[int, int]] = (),
 ) -> Family:
-    """The processes that write `logs` (real paths), those of `named` (by rank), and descendants."""
+    """The processes that write `logs` (real paths), those of `named` (by rank), and descendants.
+
+    `openers`: those of earlier looks.
+    """
     seen = seen or scan()
-    writers, filters = _writers(logs, seen)
+    writers, filters, opened = _writers(logs, seen, openers)
     found = writers | ({*(named or {}).values()} & seen.table.keys())
     members = {pid: seen.table[pid] for pid in descendants(found, seen)}
     ranks = {rank: members[pid] for rank, pid in (named or {}).items() if pid in members}
-    return Family(members, ranks or _main_processes(members, filters, seen.proc))
+    return Family(members, ranks or _main_processes(members, filters, seen.proc), opened)
 
 
 def listens(pids: Collection[int], port: int, proc: Path = PROC) -> bool:
@@ -171,16 +181,28 @@ def listens(pids: Collection[int], port: int, proc: Path = PROC) -> bool:
     return bool(sockets) and (not held or any(target in sockets for target in held))
 
 
-def _writers(logs: Collection[str], seen: Scan) -> tuple[set[int], set[int]]:
-    """The processes that write the logs, also through pipes; and the filters between (`tee`)."""
+def _writers(
+    logs: Collection[str], seen: Scan, openers: Collection[tuple[int, int]]
+) -> tuple[set[int], set[int], frozenset[tuple[int, int]]]:
+    """The processes that write the logs, also through pipes; the filters between (`tee`); and who
+    only opened a log, of `openers` those that live.
+    """
     proc = seen.proc
     found: set[int] = set()
+    printing: set[int] = set()  # a log is their output
     filters: set[int] = set()
     for path in logs:
         for pid, descriptor, target in seen.openers.get(os.path.basename(path), ()):
             same = target == path or _is_same(proc / str(pid) / "fd" / descriptor, path)
             if same and _writes(pid, descriptor, proc):
                 found.add(pid)
+                printing |= {pid} if descriptor in _OUTPUTS else set()
+    opened = {
+        pid
+        for pid in found - printing
+        if (pid, seen.table[pid].started) in openers or printing & descendants([pid], seen)
+    }
+    found -= opened
     for _ in range(_HOPS):
         sources = {
             seen.inputs[pid] for pid in found if pid in seen.inputs and _is_filter(pid, proc)
@@ -191,7 +213,7 @@ def _writers(logs: Collection[str], seen: Scan) -> tuple[set[int], set[int]]:
             break
         filters |= {pid for pid in found if seen.inputs.get(pid) in sources}
         found |= behind
-    return found, filters
+    return found, filters, frozenset((pid, seen.table[pid].started) for pid in opened)
 
 
 def _is_filter(pid: int, proc: Path) -> bool:

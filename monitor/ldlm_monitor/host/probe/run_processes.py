@@ -97,8 +97,13 @@ def _who(looks: Sequence[dict[str, Scalar]]) -> str:
     return f"{names_of(ranks)} ({pids}{', ...' if len(looks) > 2 else ''})"
 
 
-def family_of(case: ProbeCandidate, seen: Scan) -> Family:
-    """The run's processes; a logged pid counts if its process ran here at the last step."""
+def family_of(
+    case: ProbeCandidate, seen: Scan, openers: Collection[tuple[int, int]] = ()
+) -> Family:
+    """The run's processes; a logged pid counts if its process ran here at the last step.
+
+    `openers`: see `Family`.
+    """
     here = (socket.gethostname().partition(".")[0], "localhost")
     named = {
         rank: pid
@@ -109,4 +114,5 @@ def family_of(case: ProbeCandidate, seen: Scan) -> Family:
     }
     pages = heartbeat.pages(host_events.folders(case))
     named |= {page.rank: page.pid for page in pages if heartbeat.is_process(page)}
-    return process.family({os.path.realpath(log) for log in case.files if log != "-"}, named, seen)
+    logs = {os.path.realpath(log) for log in case.files if log != "-"}
+    return process.family(logs, named, seen, openers)
