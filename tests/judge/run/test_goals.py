@@ -155,6 +155,22 @@ def test_of_two_settings_the_greater_counts() -> None:
     assert not goal.is_reached
 
 
+def test_of_one_setting_the_last_statement_holds() -> None:
+    """An override is printed after the default."""
+    goal = StepGoal()
+    goal.expect({"steps": 5000, "setting": "max_iters"})
+    goal.expect({"steps": 400, "setting": "--max-iters"})
+    goal.went_on()
+    goal.observe(400, {}, 1)
+    assert goal.is_reached
+    goal = StepGoal()
+    goal.expect({"steps": 5000, "setting": "max_iters"})
+    goal.expect({"steps": 400, "setting": "decay_steps"})
+    goal.went_on()
+    goal.observe(400, {}, 1)
+    assert not goal.is_reached, "the greater of two settings"
+
+
 def test_a_total_of_the_records_outranks_the_settings() -> None:
     goal = StepGoal()
     goal.expect({"epochs": 2, "steps": 4})

@@ -2,7 +2,7 @@
 
 from collections import Counter, deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from ldlm_monitor.base.records import FieldValue, Position, Sample, SampleBlock
@@ -25,20 +25,38 @@ EPOCHS_COMPARED = 3
 have more, and some report a new best."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Plan:
-    """How many epochs and steps the settings ask for that a log prints; 0: not known."""
+    """How many epochs and steps the settings ask for that a log prints.
 
-    epochs: float = 0.0
-    steps: float = 0.0
+    Of one setting the last statement holds: an override comes after a default. Of several settings
+    the greatest number, which ends nothing early.
+    """
 
-    def or_more(self, fields: Mapping[str, FieldValue]) -> "Plan":
-        """The plan with further settings: of two numbers the greater, which ends nothing early."""
-        given = {name: each for name, each in fields.items() if isinstance(each, int | float)}
-        more = {
-            name: max(getattr(self, name), given.get(name, 0.0)) for name in ("epochs", "steps")
-        }
-        return Plan(**more)
+    _settings: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    def add(self, fields: Mapping[str, FieldValue]) -> None:
+        """Add a printed setting, whose name is the field `setting` ("": a sentence)."""
+        name = "".join(filter(str.isalnum, str(fields.get("setting", "")))).casefold()
+        for unit in ("epochs", "steps"):
+            if isinstance(value := fields.get(unit), int | float):
+                before = 0.0 if name else self._settings.get((unit, name), 0.0)
+                self._settings[unit, name] = max(value, before)
+
+    def _most(self, unit: str) -> float:
+        return max(
+            (value for (each, _), value in self._settings.items() if each == unit), default=0
+        )
+
+    @property
+    def epochs(self) -> float:
+        """Epochs that are planned; 0 if not known."""
+        return self._most("epochs")
+
+    @property
+    def steps(self) -> float:
+        """Steps that are planned; 0 if not known."""
+        return self._most("steps")
 
 
 class EpochGoal:
@@ -91,6 +109,11 @@ class EpochGoal:
         return None if self._epoch < 0 else len(self._before) == EPOCHS_COMPARED
 
     @property
+    def is_full(self) -> bool:
+        """Whether the present epoch has as many records as one before it."""
+        return bool(self._before) and self.records >= min(self._before)
+
+    @property
     def is_short(self) -> bool:
         """Whether further epochs are to come: the total is known."""
         return self._epoch >= 0 and not self.is_last
@@ -120,8 +143,8 @@ class StepGoal:
     not count. Of a step's total, the last epoch must have begun, where the log counts epochs.
     """
 
-    def __init__(self, plan: Plan = Plan()) -> None:
-        self._plan = plan
+    def __init__(self, plan: Plan | None = None) -> None:
+        self._plan = plan = Plan() if plan is None else plan
         self.next_plan = Plan()
         self._epochs = EpochGoal(plan.epochs)
         self._words = ""
@@ -139,9 +162,9 @@ class StepGoal:
     def expect(self, fields: Mapping[str, FieldValue]) -> None:
         """Process printed settings: of this training before its first record, then of the next."""
         if self._begun:
-            self.next_plan = self.next_plan.or_more(fields)
+            self.next_plan.add(fields)
         else:
-            self._plan = self._plan.or_more(fields)
+            self._plan.add(fields)
             self._epochs.planned = self._plan.epochs
 
     def declare_results(self, message: str, at: Position | None = None) -> None:
@@ -192,6 +215,11 @@ class StepGoal:
         measures = not sample.values.keys() <= {"total_epochs"}
         self._measured = self._measured or measures
         return measures or (bool(sample.values) and not self._measured)
+
+    @property
+    def ends_epoch(self) -> bool:
+        """Whether the present epoch has as many records as those before it."""
+        return self._epochs.is_full
 
     def only_counts(self, block: SampleBlock) -> bool:
         """Whether rows only add to the records of the present epoch."""
