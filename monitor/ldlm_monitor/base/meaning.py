@@ -21,6 +21,7 @@ Word: TypeAlias = Literal[
     "restart",  # a launcher starts all its workers again
     "first words",  # a program prints it before it trains
     "results",  # the numbers with which a training ends
+    "skips",  # batches are passed over before the first step, without a line for hours
     "left",  # nobody writes the log any more
     "look",  # a look at hosts: outdated by the next step
     "early",  # no failure, but may be logged before the first line of one

@@ -112,6 +112,10 @@ _TRAIN = (
         "ldlm_train_stall_limit_seconds",
         "Longest pause between steps that is normal for the run in its present phase.",
     ),
+    (
+        "ldlm_train_hang_limit_seconds",
+        "Longest pause that may be the first of its kind; elsewhere the stall limit.",
+    ),
     ("ldlm_events_total", "Typed events.", "kind", "severity"),
     (
         LAST_EVENT,

@@ -45,7 +45,7 @@ TRACEBACK = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\nKe
         (["2.5"] * 5, 10.0, "", "HEALTHY", ""),
         (["2.5", "nan"], 10.0, "", "CRITICAL", "incident"),
         (["2.5"] * 5, 4000.0, TRACEBACK, "CRITICAL", "incident"),
-        (["2.5"] * 5, 4000.0, "", "CRITICAL", "incident"),
+        (["2.5"] * 5, 4000.0, "", "WARNING", "alert"),
     ],
 )
 def test_a_runs_health_is_its_worst_reason(

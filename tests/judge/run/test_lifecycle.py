@@ -1,5 +1,6 @@
 """The states of a run, by its records and the time."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -70,14 +71,63 @@ class TestStalls:
         life.tick(129.1)
         assert life.state == "stalled"
 
-    def test_at_three_times_its_limit_there_is_another_timer_and_then_none(self) -> None:
+    def test_between_ordinary_steps_a_stall_is_a_hang_and_needs_no_other_timer(self) -> None:
         life = running()
+        assert life.hang_limit == life.stall_limit == 30
         life.tick(129.1)
-        assert life.due() == 99 + 90
-        life.tick(189.1)
         assert life.due() is None
         observe(life, sample(100), 200.0)
         assert life.due() == 230
+
+    def test_at_the_first_of_a_round_number_of_steps_a_hang_is_reported_by_another_timer(
+        self,
+    ) -> None:
+        life = running(1000)
+        assert (life.stall_limit, life.hang_limit) == (30, 1800)
+        life.tick(1029.1)
+        assert (life.state, life.due()) == ("stalled", 999 + 1800)
+        life.tick(2799.1)
+        assert life.due() is None
+        observe(life, sample(1000), 3000.0)
+        assert life.pace.expected_pause(1999) == 2 * 2001, "what it took once may be twice as long"
+
+    def test_the_first_pause_of_each_kind_is_waited_for(self) -> None:
+        life = running()
+        life.observe_event(event("eval_started"), 99.5)
+        assert (life.stall_limit, life.hang_limit) == (600.5, 1800)
+        observe(life, sample(100), 300.0)
+        assert life.hang_limit == 30, "an ordinary step"
+        life.observe_event(event("eval_started"), 300.0)
+        assert life.hang_limit == life.stall_limit == 402
+        life.observe_event(event("results"), 300.0)
+        observe(life, sample(101), 302.0)
+        life.observe_event(event("results", message="Test accuracy: 0.5"), 303.0)
+        assert (life.stall_limit, life.hang_limit) == (30, 1800), "an epoch may be over"
+
+    def test_batches_that_are_passed_over_may_take_any_time(self) -> None:
+        life = Lifecycle(0.0, Stall(), Position("a.log", 1, 0))
+        life.observe_event(event("training_plan", steps=1000), 0.0)
+        life.observe_event(event("config"), 0.0)
+        life.observe_event(event("batches_skipped"), 1.0)
+        life.tick(1e6)
+        assert (life.state, life.hang_limit, life.due()) == ("stalled", math.inf, None)
+        observe(life, sample(1), 1e6 + 1)
+        assert life.hang_limit < math.inf
+
+    def test_rows_whose_step_never_moves_show_a_life_without_progress(self) -> None:
+        life = Lifecycle(0.0, Stall(), Position("a.log", 1, 0))
+        for minute in range(60):
+            observe(life, sample(0), 60.0 * minute)
+        life.tick(3600.0)
+        assert (life.state, life.last_progress_at) == ("running", 0.0)
+        life.tick(59 * 60 + 600.1)
+        assert life.state == "stalled"
+
+    def test_the_users_own_limit_waits_for_no_first_pause(self) -> None:
+        life = Lifecycle(0.0, Stall(limit_seconds={"running": 45}), Position("a.log", 1, 0))
+        for step in range(1, 1001):
+            observe(life, sample(step), float(step))
+        assert life.hang_limit == life.stall_limit == 45
 
     def test_a_redrawn_bar_is_no_progress(self) -> None:
         life = running()
@@ -128,19 +178,15 @@ class TestStalls:
         assert life.pace.longest_pause["checkpointing"] == 26
         assert life.stall_limit == 52
 
-    @pytest.mark.parametrize(
-        ("logged", "limit"),
-        [("checkpoint_started", 300), ("checkpoint_saved", 300), ("eval_started", 30)],
-    )
-    def test_a_log_of_checkpoints_may_not_announce_evaluations(
-        self, logged: str, limit: float
+    @pytest.mark.parametrize("logged", ["checkpoint_started", "checkpoint_saved", "eval_started"])
+    def test_a_log_that_announces_one_kind_of_pause_may_not_announce_another(
+        self, logged: str
     ) -> None:
-        """So at a round step one is still expected, unless evaluations are announced."""
         life = running(990)
         life.observe_event(event(logged), 989.5)
         for step in range(990, 1001):
             observe(life, sample(step), float(step))
-        assert life.stall_limit == limit
+        assert (life.stall_limit, life.hang_limit) == (30, 1800)
 
     def test_a_finished_run_never_stalls(self) -> None:
         life = running()

@@ -121,24 +121,8 @@ def test_a_pause_that_nobody_announced_is_expected_again_after_as_many_steps() -
     pace = Pace(Stall())
     pace.learn_unannounced(936, 1, 120.0)
 
-    def expected(step: int) -> float:
-        return pace.expected_pause(step, 1, announced=True)
-
-    assert expected(2 * 936) == expected(2 * 937 - 1) == 240
-    assert expected(937) == expected(1001) == expected(1000) == 0
-
-
-@pytest.mark.parametrize(("step", "stride"), [(1500, 1), (999, 1), (2500, 10), (990, 10)])
-def test_a_first_pause_is_expected_after_a_round_number_of_steps(step: int, stride: int) -> None:
-    pace = Pace(Stall())
-    assert pace.expected_pause(step, stride, announced=False) == 300
-    assert pace.expected_pause(step + 3 * stride, stride, announced=False) == 0
-    assert pace.expected_pause(step, stride, announced=True) == 0
-
-
-@pytest.mark.parametrize("step", [0, 99, 100, 500])
-def test_a_run_that_has_begun_lately_counts_no_round_number(step: int) -> None:
-    assert Pace(Stall()).expected_pause(step, 1, announced=False) == 0
+    assert pace.expected_pause(2 * 936) == pace.expected_pause(2 * 937 - 1) == 240
+    assert pace.expected_pause(937) == pace.expected_pause(1001) == pace.expected_pause(1000) == 0
 
 
 def test_a_long_pause_that_ended_twice_by_itself_is_usual() -> None:

@@ -57,7 +57,7 @@ def incidents(lines: list[Line]) -> tuple[IncidentView, ...]:
 
 def steps(first: int, last: int, start: float) -> list[Line]:
     return [
-        (start + step - first, "node0.log", f"[default0]:step {step} loss 2.3 lr 3e-4")
+        (start + step - first, "node0.log", f"[default0]:step {step}/1000 loss 2.3 lr 3e-4")
         for step in range(first, last)
     ]
 

@@ -9,7 +9,6 @@ from operator import itemgetter
 from typing import Any
 
 from ldlm_monitor.base.names import PAST_TIMES
-from ldlm_monitor.judge.run.pace import LATE
 from ldlm_promrules.alerting import AlertRule, RecordingRule
 from ldlm_promrules.promql import Expression
 from ldlm_promrules.promql.expression import (
@@ -29,7 +28,6 @@ from ldlm_promrules.promql.nodes import (
     Binary,
     Call,
     Node,
-    Number,
     Selector,
     Shift,
     walk,
@@ -40,7 +38,7 @@ from ldlm_promrules.series.series_store import Change
 
 # Metrics: when the step last advanced (Unix seconds), and the longest normal pause (seconds).
 _LAST_STEP = "ldlm_train_last_progress_timestamp_seconds"
-_STALL_LIMIT = "ldlm_train_stall_limit_seconds"
+_LIMITS = ("ldlm_train_stall_limit_seconds", "ldlm_train_hang_limit_seconds")
 VALUE_SECONDS = 60.0
 """How old (seconds) the value and text of a firing alert may be, of which the time or a change of
 its inputs makes another. A choice: people read it in minutes, and to evaluate it for a thousand
@@ -288,9 +286,7 @@ def _changes_at_limits(node: Node) -> bool:
         case Binary("and" | "or" | "unless", left, right):
             return _changes_at_limits(left) and _changes_at_limits(right)
         case Binary(">", Binary("-", Call("time"), last), limit):
-            if isinstance(limit, Binary) and (limit.operator, limit.left) == ("*", Number(LATE)):
-                limit = limit.right
-            return (_metric(last), _metric(limit)) == (_LAST_STEP, _STALL_LIMIT)
+            return _metric(last) == _LAST_STEP and _metric(limit) in _LIMITS
     return not any(
         isinstance(each, Call) and each.function in TIME_FUNCTIONS for each in walk(node)
     )

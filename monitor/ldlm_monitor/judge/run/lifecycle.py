@@ -12,6 +12,7 @@ from ldlm_monitor.judge.run.endings import STRAY_SECONDS, End, EndingTracker, en
 from ldlm_monitor.judge.run.file_rows import FileRows, FileSteps
 from ldlm_monitor.judge.run.goals import StepGoal
 from ldlm_monitor.judge.run.pace import LATE, Pace, advances, is_sign_of_life
+from ldlm_monitor.judge.run.places import Places
 from ldlm_monitor.judge.run.run_states import ENDS, MOVES, PAUSES, MoveName
 from ldlm_monitor.judge.run.stall import Stall
 from ldlm_monitor.logs.parse.meanings import meaning_of
@@ -44,9 +45,10 @@ class Lifecycle:
         self.read_to = self.ends_at = math.inf
         self.steps = FileSteps()
         self._paused_by: str | None = None
-        self._stalled = self._late = self._training = self._announces_phases = False
+        self._stalled = self._late = self._training = False
         self._highest_step, self._stride = -1, 0
         self._is_saved = self._was_done = False
+        self._places = Places()
         self.ending, self.attempts, self.goal = EndingTracker(), Attempts(self.steps), StepGoal()
 
     @property
@@ -82,11 +84,35 @@ class Lifecycle:
     def stall_limit(self) -> float:
         """Seconds after `last_progress_at` for which a pause is normal; signs of life extend it."""
         limit = self.pace.limit(self.phase)
+        if self.phase == "running" and self._places.place == "epoch":
+            limit = max(limit, 2 * self.pace.longest_pause.get("epoch", 0.0))
         if self.phase == "running" and self.progress_step is not None and self._stride:
-            step, stride = self.progress_step, self._stride
-            pause = self.pace.expected_pause(step, stride, announced=self._announces_phases)
-            limit = max(limit, pause)
+            limit = max(limit, self.pace.expected_pause(self.progress_step))
         return self._alive_at - self.last_progress_at + limit
+
+    @property
+    def hang_limit(self) -> float:
+        """Seconds after `last_progress_at` from which a pause is a hang whatever the run may do.
+
+        Beyond `stall_limit` for the first pause of a kind, and infinite while batches are skipped.
+        """
+        limit = self.stall_limit
+        if self._places.place == "skip":
+            return math.inf
+        if not self._may_pause_first:
+            return limit
+        return max(
+            limit, LATE * max(self.pace.limit(self.phase), self.pace.settings.startup_seconds)
+        )
+
+    @property
+    def _may_pause_first(self) -> bool:
+        """Whether the present pause may be the first one of its kind."""
+        if self.phase in self.pace.settings.limit_seconds:
+            return False
+        kind = self._paused_by or (self._places.place if self.phase == "running" else self.phase)
+        again = kind in ("epoch", "round") and not self._places.is_first
+        return bool(kind) and not again and kind not in self.pace.longest_pause
 
     def due(self) -> float | None:
         """When the next timer runs if no record arrives (Unix seconds); None if none does."""
@@ -105,8 +131,8 @@ class Lifecycle:
         waits = not self._late or (self.goal.is_reached and self.ending.assumed is None)
         if not (self.can_stall and waits):
             return None
-        limit = self.stall_limit
-        return self.last_progress_at + (LATE * limit if self._stalled else limit)
+        limit = self.hang_limit if self._stalled else self.stall_limit
+        return self.last_progress_at + limit if limit < math.inf else None
 
     def silent_since(self, at: float) -> float:
         """The time of the last step, as if each moment up to `at` that was not read had a step."""
@@ -122,7 +148,7 @@ class Lifecycle:
             # The sums of `due`: a difference may round to the other side, and the timer never end.
             limit, now = self.stall_limit, min(now, self.ends_at)
             self._stalled = now > self.last_progress_at + limit
-            self._late = now > self.last_progress_at + LATE * limit
+            self._late = now > self.last_progress_at + self.hang_limit
             if self._stalled:
                 self._end_if_complete()
         return (self.state, self._late) != before
@@ -141,8 +167,8 @@ class Lifecycle:
         # Whether more must follow a number without a position, or an epoch alone, is not known.
         placed = {sample.step, sample.epoch} != {None} and {*sample.values} != {"total_epochs"}
         self._training |= placed or sample.source != "inferred"
-        self._announces_phases = self._announces_phases or "progress" in sample.values
         begins = self.goal.note(sample)
+        advanced = self.last_progress_at, self.progress_position
         # Without steps, what follows a death may be of another launch: it is no more of this one.
         over = self.phase in ("finished", "ended")
         after_death = self._is_over and not self.steps and not over
@@ -160,9 +186,14 @@ class Lifecycle:
             if self.attempts.begins_at(sample, before, over=self._is_over):
                 self._move("launch", at)
                 self.goal.note(sample)
+            if not self._stride and sample.step == self.progress_step and sample.source != "bar":
+                # A counter that has never counted shows no progress, and no hang.
+                self._move("sign of life", at)
             self._step(sample.step, rows.key, sample.position, at)
             if sample.step == self._highest_step:
                 self.goal.observe(sample.step, sample.values, self._stride)
+        moves = advanced != (self.last_progress_at, self.progress_position)
+        self._places.observe(sample, self._stride, moves=moves, ends_epoch=self.goal.ends_epoch)
         return begins or (after_death and not self.steps)
 
     def only_advances(self, found: Sequence[TimedRows]) -> bool:
@@ -204,6 +235,7 @@ class Lifecycle:
     def observe_event(self, event: Event, at: float) -> bool:
         """Process an event that was logged at `at`; True if another attempt begins with it."""
         meaning = meaning_of(event)
+        self._places.note(meaning.words)
         self._training |= meaning.begins_run or event.kind == SETTINGS
         self._is_saved = self._is_saved or "saved" in meaning.words
         late = self.ended_at is not None and self.phase in ("crashed", "killed")
@@ -215,8 +247,6 @@ class Lifecycle:
         if meaning.begins_run or meaning.ends == "finished":
             self._observe_words(event, at)
         elif meaning.pause is not None:
-            # A log that announces checkpoints need not announce evaluations.
-            self._announces_phases |= meaning.begins_evaluation
             if not self.ended:
                 self._paused_by, phase = meaning.pause
                 self._move(PAUSES[phase], at)
@@ -275,9 +305,13 @@ class Lifecycle:
         if self.timed and at <= self.read_to:  # else it was read late: when it came is not known
             place = self.phase, self.progress_step, self._stride
             gap = at - self.last_progress_at
-            self.pace.learn(gap, *place, explained_by=self._paused_by, stalled=self._stalled)
+            why = self._paused_by
+            if self._places.place == "epoch" and gap > self.pace.limit("running"):
+                why = why or "epoch"
+            self.pace.learn(gap, *place, explained_by=why, stalled=self._stalled)
         if self.is_paused or self._stalled:  # else it moves nothing
             self._move("step", at)
+        self._places.place = ""
         last = self.progress_step
         resumed = step is not None and last is not None and step < last
         self.ending.went_on(at, position.path, timed=self.timed, resumed=resumed)
@@ -310,6 +344,7 @@ class Lifecycle:
             self.goal = StepGoal(self.goal.next_plan)
         if "place" in move.forgets:
             self.steps.clear()
+            self._places.begin()
             self.progress_step, self._highest_step, self.last_progress_at = None, -1, at
         return True
 

@@ -21,18 +21,6 @@ more leave the first hangs to the longer limit that holds until then."""
 HICCUP_SECONDS = 240.0
 """Up to this limit, 8 times the 99th percentile of gaps is normal: slow data loading makes single
 gaps several steps long. A choice: longer delays the hang alerts of runs with slow steps."""
-ROUND = 500
-"""Steps between evaluations or checkpoints, where a log announces none: the default of Hugging
-Face's `save_steps`."""
-STRIDES = 50
-"""Least distance of unannounced pauses in logged steps, where only some steps are logged. A choice:
-fewer give more steps the longer limit, more leave frequent evaluations without it."""
-LEAST_ROUND = 1000
-"""First step at which unannounced pauses are expected, a choice: shorter runs have too few of them
-to be worth a later hang alert."""
-UNKNOWN_PAUSE = 300.0
-"""Seconds allowed for an unannounced pause whose length is not learned yet. A choice: longer delays
-the alert of a hang at such a step, shorter rings at a first evaluation of usual length."""
 RHYTHMS = 8
 """Most rhythms (distances between pauses) learned; a pause has two: steps count from 0 or from 1. A
 choice: for evaluation, checkpoint, logging and a spare; more excuse hangs at more steps."""
@@ -102,9 +90,7 @@ class Pace:
 
     Most logs without bars announce no evaluation, but pauses repeat. After a pause beyond the
     limit that ended by itself, a pause of up to twice its length is normal after the same
-    number of steps, or a multiple of it. Before any was seen, 300 s are normal after a multiple
-    of 500 steps (or of 50 logged steps) from 1000 on. A hang at such a step is reported later;
-    one step in 250 is such a step.
+    number of steps, or a multiple of it. Where none was seen yet, see `Places`.
 
     `write_delay`: seconds by which a buffering writer may log a step late, added to the limit
     between steps. `longest_pause`: seconds, by the phase that explains the pause.
@@ -191,21 +177,14 @@ class Pace:
             if step > 0 and (rhythm in self._rhythms or len(self._rhythms) < RHYTHMS):
                 self._rhythms[rhythm] = max(seconds, self._rhythms.get(rhythm, 0.0))
 
-    def expected_pause(self, step: int, stride: int, *, announced: bool) -> float:
-        """Seconds that an evaluation or checkpoint after `step` may take; 0 if none is expected.
-
-        `announced`: the log reports when an evaluation begins; then only learned pauses count.
-        """
+    def expected_pause(self, step: int) -> float:
+        """Seconds that an evaluation or checkpoint after `step` may take; 0 if none is known."""
         longest = [
             seconds
             for (period, ahead), seconds in self._rhythms.items()
             if (step + ahead) % period == 0
         ]
-        known = 2 * max(longest, default=0.0)
-        a_round = max(ROUND, STRIDES * stride)
-        counts = [count for count in (step, step + stride) if count >= LEAST_ROUND]
-        is_round = any(count % a_round == 0 for count in counts)
-        return max(known, UNKNOWN_PAUSE) if is_round and not announced else known
+        return 2 * max(longest, default=0.0)
 
     @property
     def least(self) -> float:

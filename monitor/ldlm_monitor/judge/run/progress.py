@@ -140,11 +140,11 @@ class Progress:
         }
 
     def points(
-        self, run: str, step_seconds: float | None, at: float, *, is_logged: bool
+        self, run: str, step_seconds: float | None, at: float, *, is_logged: bool, hangs: bool
     ) -> Iterator[Point]:
         """The exported series at `at` (Unix seconds) of the run and of its ranks.
 
-        `step_seconds`: of the run; `is_logged`: its log has them.
+        `step_seconds`: of the run; `is_logged`: its log has them. `hangs`: its host shows it.
         """
         known: dict[str, float | None] = {
             "ldlm_train_skipped_steps_total": self.skipped_steps,
@@ -157,6 +157,9 @@ class Progress:
         if self._life.can_stall or self.step is not None:
             known["ldlm_train_last_progress_timestamp_seconds"] = self._life.silent_since(at)
             known["ldlm_train_stall_limit_seconds"] = self._life.stall_limit
+            known["ldlm_train_hang_limit_seconds"] = (
+                self._life.stall_limit if hangs else self._life.hang_limit
+            )
         labels = make_labels(run=run)
         yield from (Point(name, labels, each) for name, each in known.items() if each is not None)
         for rank, step in self.rank_steps.items():
@@ -279,6 +282,13 @@ class LoggedSettings:
         for name, value in event.fields.items():
             if name not in _OURS and isinstance(value, str | int | float):
                 self.settings[name] = str(value)
+
+    def plan(self, event: Event) -> None:
+        """Read how many epochs or steps a log says are planned, with the line of the number."""
+        for unit in ("epochs", "steps"):
+            if (planned := event.fields.get(unit)) is not None:
+                name = str(event.fields.get("setting") or unit)
+                self.settings[name] = f"{planned} (line {event.position.line})"
 
     @property
     def world_size(self) -> int | None:

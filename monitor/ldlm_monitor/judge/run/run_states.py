@@ -62,7 +62,7 @@ MOVES: Final[dict[MoveName, Move]] = {
         frozenset({"silence", "pause", "end"}),
     ),
     "sign of life": Move(
-        "a bar of an evaluation, or of batches that are skipped",
+        "a bar of an evaluation, or of batches that are skipped; a row whose step has never moved",
         PHASES,
         None,
         frozenset({"silence"}),

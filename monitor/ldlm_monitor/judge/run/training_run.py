@@ -332,6 +332,8 @@ class TrainingRun:
             mesh = fields.get("mesh")
             if event.rank in self.ranks and isinstance(mesh, dict):
                 self.progress.observe_mesh(event.rank, mesh)
+        elif "first words" in meaning.words:
+            self.logged.plan(event)
         elif event.kind == "skipped_step":
             self.progress.skip(event.fields.get("step"))
         elif "saved" in meaning.words:
@@ -364,7 +366,13 @@ class TrainingRun:
         }
         points += [Point(name, run, value) for name, value in counts.items() if value is not None]
         is_logged = self.values.last("step_seconds") is not None
-        points += self.progress.points(self.name, self._step_seconds(), at, is_logged=is_logged)
+        points += self.progress.points(
+            self.name,
+            self._step_seconds(),
+            at,
+            is_logged=is_logged,
+            hangs=self.findings.show_a_hang,
+        )
         if self._states[0] != life.state:
             labels = self._state_labels.items()
             shown = [Point("ldlm_run_state", each, state == life.state) for state, each in labels]

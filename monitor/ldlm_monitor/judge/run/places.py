@@ -1,0 +1,99 @@
+"""Where a run may pause for the first time: what a healthy one does there takes long, too."""
+
+from collections.abc import Collection
+from typing import Final, Literal, TypeAlias
+
+from ldlm_monitor.base.meaning import Word
+from ldlm_monitor.base.records import Sample
+
+Place: TypeAlias = Literal["epoch", "round", "skip", ""]
+"""What may come after the last step: what ends an epoch, what a period of steps brings, batches
+that are passed over; "": the next step alone."""
+LEADS: Final = (1, 2, 2.5, 3, 4, 5, 6, 8)
+"""First digits of the numbers of steps after which people evaluate and save, times a power of ten.
+A choice: more make more steps the first of a period, fewer miss periods."""
+LEAST_PERIOD: Final = 200
+"""Steps of the shortest period. A choice: who evaluates more often has short evaluations."""
+STRIDES: Final = 5
+"""Logged steps of the shortest period, where only some steps are logged. A choice: fewer make each
+logged step the first of a period, more miss an evaluation at every tenth."""
+_PERIODS: Final = tuple(int(each * 10**power) for power in range(2, 9) for each in LEADS)
+_EPOCHS: Final = frozenset(int(each * 10**power) for power in range(6) for each in LEADS)
+
+
+def is_first_round(step: int, stride: int, begun: int) -> bool:
+    """Whether a run that began after the step `begun` comes to the first multiple of a round number
+    of steps, at `step` or before the next logged one, `stride` later.
+
+    A period is possible until one of its multiples has passed without a pause, so each counts once.
+    Steps count from 0 or from 1.
+    """
+    shortest = max(LEAST_PERIOD, STRIDES * stride)
+    return any(
+        step <= (begun // period + 1) * period <= step + stride
+        for period in _PERIODS
+        if period >= shortest
+    )
+
+
+class Places:
+    """At which place a run is after its last step, by its rows; `is_first`: for the first time.
+
+    The one who counts the next step sets `place` back.
+    """
+
+    def __init__(self) -> None:
+        self.place: Place = ""
+        self.is_first = False
+        self._begun: int | None = None
+        self._has_parts = False
+        self._epochs = 0
+
+    def observe(self, sample: Sample, stride: int, *, moves: bool, ends_epoch: bool) -> None:
+        """Process a row; `moves`: it is a step beyond the last one, else it stands beside it.
+
+        `ends_epoch`: the present epoch has as many rows as those before it.
+        """
+        step, epoch = sample.step, sample.epoch
+        if moves and step is not None and self._begun is None:
+            self._begun = step if step > 1 else 0
+        if epoch is not None and not epoch.is_integer():
+            self._has_parts = True
+        if not moves:
+            if _sums_up(sample):
+                self._sum_up()
+        elif ends_epoch or self._is_last(sample, stride):
+            self._sum_up()
+        elif step is not None and stride and is_first_round(step, stride, self._begun or 0):
+            self.place, self.is_first = "round", True
+
+    def note(self, words: Collection[Word]) -> None:
+        """Process what an event is: results of an epoch, or batches passed over up to a step."""
+        if "skips" in words:
+            self.place = "skip"
+        elif "results" in words:
+            self._sum_up()
+
+    def _sum_up(self) -> None:
+        """An epoch or an evaluation is over, and every so many epochs more may follow."""
+        if self.place != "epoch":
+            self._epochs += 1
+            self.place, self.is_first = "epoch", self._epochs in _EPOCHS
+
+    def begin(self) -> None:
+        """Begin another attempt, which counts its periods from its own first step."""
+        self.place, self._begun, self._epochs = "", None, 0
+
+    def _is_last(self, sample: Sample, stride: int) -> bool:
+        """Whether no further logged step fits into the epoch."""
+        if self._has_parts and sample.epoch is not None and sample.epoch.is_integer():
+            return True
+        total = sample.values.get("total_steps", 0.0)
+        return sample.step is not None and 0 < total < sample.step + max(stride, 1)
+
+
+def _sums_up(sample: Sample) -> bool:
+    """Whether a row has what an epoch or an evaluation came to."""
+    values = sample.values
+    is_epoch = sample.step is None and sample.epoch is not None and sample.source != "bar"
+    return is_epoch or any(name.startswith("eval_") and name != "eval_progress" for name in values)
