@@ -89,6 +89,36 @@ class Lines:
         return len(self._data) if found < 0 else found
 
 
+_RANK_PREFIX = compile_pattern(r"\[(?:Rank|RANK|rank)[:=]? ?(?P<rank>\d{1,9})\](?:: ?| )")
+
+
+def apart(line: TextLine) -> list[TextLine]:
+    """The prints of several ranks that stand in one record, where each begins with its rank.
+
+    Two processes that print without a lock write their texts and then both line breaks. A rank that
+    stands behind a space is one that the text itself names.
+    """
+    match = _RANK_PREFIX.match(line.raw) if line.raw.startswith(b"[") else None
+    if match is None:
+        return [line]
+    end = match.span()[1]
+    digits = _RANK_PREFIX.named(match)["rank"]
+    opening = line.raw[: line.raw.index(digits)]
+    found, begin = [], 0
+    while (at := line.raw.find(opening, end)) > 0:
+        match, end = _RANK_PREFIX.match(line.raw, at), at + 1
+        if match is not None and not line.raw[at - 1 : at].isspace():
+            found.append(_part(line, begin, at))
+            begin, end = at, match.span()[1]
+    return [*found, replace(_part(line, begin, len(line.raw)), closed=line.closed)]
+
+
+def _part(line: TextLine, begin: int, end: int) -> TextLine:
+    start = line.start + begin
+    raw = line.raw[begin:end]
+    return TextLine(start, line.start + end, line.offset + begin, line.number, raw, closed=True)
+
+
 def clean(raw: bytes) -> bytes:
     """Remove terminal control sequences."""
     if b"\x1b" not in raw and b"\x08" not in raw:

@@ -22,7 +22,7 @@ from ldlm_monitor.logs.parse.learned_tables import Listing
 from ldlm_monitor.logs.parse.learner import Learner
 from ldlm_monitor.logs.parse.patterns import PatternMatch, certain
 from ldlm_monitor.logs.parse.stack_dumps import FailureTable, StackDump
-from ldlm_monitor.logs.parse.text_lines import LineContext, Lines, OnFault, TextLine
+from ldlm_monitor.logs.parse.text_lines import LineContext, Lines, OnFault, TextLine, apart
 from ldlm_monitor.logs.parse.tracebacks import Traceback
 from ldlm_monitor.logs.parse.triggers import NO_CLAIMS, Claims, Rules, Scanner
 from ldlm_monitor.logs.parse.whole_file import WholeFile
@@ -106,10 +106,11 @@ class TextReader:
                         found += bar
                         file.learner.interrupt()
                         continue
-                records = self._record(file, LineContext.of(line, chunk, origin, now), claims)
-                if records:
-                    found += records
-                    file.learner.interrupt()
+                for part in apart(line):
+                    records = self._record(file, LineContext.of(part, chunk, origin, now), claims)
+                    if records:
+                        found += records
+                        file.learner.interrupt()
             except Exception as fault:  # noqa: BLE001 # a bug of ours costs this line alone
                 # An open block that raises would do so with every line that follows.
                 found += file.blocks.finish()
