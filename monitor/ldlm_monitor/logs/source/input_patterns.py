@@ -53,12 +53,24 @@ class _Source:
     path: Path
     disk: Disk
 
+    @property
+    def place(self) -> Path:
+        """The path, with what each link to a folder beside it leads to in place of the link.
+
+        Launches switch such a link, `latest`, to a folder of their own: one run each.
+        """
+        place = Path()
+        for name in self.path.parts:
+            real = self._beside(place, name)
+            place /= name if real is None else real
+        return place
+
     def matches(self) -> Iterator[Path]:
-        mode = mode_of(self.path, self.disk)
+        mode = mode_of(self.place, self.disk)
         if stat.S_ISDIR(mode):
-            yield from _logs_under(self.path, self.disk)
+            yield from _logs_under(self.place, self.disk)
         elif mode:
-            yield self.path
+            yield self.place
         elif _MAGIC.search(self.argument):
             for match in _glob(*self._split(), self.disk):
                 if _is_dir(match, self.disk):
@@ -68,11 +80,14 @@ class _Source:
 
     def folders(self) -> Iterator[Path]:
         """The existing folders in which a match may appear or change."""
-        mode = mode_of(self.path, self.disk)
+        for folder in (self.path, *self.path.parents):
+            if self._beside(folder.parent, folder.name) is not None:
+                yield folder.parent
+        mode = mode_of(self.place, self.disk)
         if stat.S_ISDIR(mode):
-            yield from (folder for folder, _ in _walk(self.path, FOLDER_LEVELS, self.disk))
+            yield from (folder for folder, _ in _walk(self.place, FOLDER_LEVELS, self.disk))
         elif mode or not _MAGIC.search(self.argument):
-            yield _nearest(self.path.parent, self.disk)
+            yield _nearest(self.place.parent, self.disk)
         else:
             root, parts = self._split()
             yield _nearest(root, self.disk)
@@ -80,9 +95,20 @@ class _Source:
                 matches = _glob(root, parts[:depth], self.disk)
                 yield from (path for path in matches if _is_dir(path, self.disk))
 
+    def _beside(self, folder: Path, name: str) -> str | None:
+        """The name of the folder beside it to which a link leads; None for anything else."""
+        path = folder / name
+        if not stat.S_ISLNK(mode_of(path, self.disk, follow=False)) or not _is_dir(path, self.disk):
+            return None
+        try:
+            real = self.disk.realpath(path)
+            return real.name if real.parent == self.disk.realpath(folder) else None
+        except OSError:
+            return None
+
     def _split(self) -> tuple[Path, tuple[str, ...]]:
         """The path before the first wildcard, and the parts from there on."""
-        parts = self.path.parts
+        parts = self.place.parts
         first = next(i for i, part in enumerate(parts) if _MAGIC.search(part))
         return Path(*parts[:first]), parts[first:]
 
@@ -119,13 +145,13 @@ class InputPatterns:
             if not stat.S_ISREG(status.st_mode):
                 continue
             key = (status.st_dev, status.st_ino)
-            if key not in found or (self._is_link(found[key]) and not self._is_link(path)):
+            if key not in found or (self._is_linked(found[key]) and not self._is_linked(path)):
                 found[key] = path
         return sorted(found.values())
 
     def names(self, path: Path) -> bool:
         """Whether an argument is the file's very name, and no folder or glob that contains it."""
-        return any(source.path == path for source in self.sources)
+        return any(path in (source.path, source.place) for source in self.sources)
 
     def pipes(self) -> list[Path]:
         """Arguments that are named pipes, such as `<(command)`; a glob matches none."""
@@ -154,6 +180,10 @@ class InputPatterns:
                 with contextlib.suppress(OSError):
                     folders.add(self.disk.realpath(path).parent)
         return sorted(folders)
+
+    def _is_linked(self, path: Path) -> bool:
+        """Whether the path, or a folder of it, is a link."""
+        return any(map(self._is_link, (path, *path.parents[:FOLDER_LEVELS])))
 
     def _is_link(self, path: Path) -> bool:
         return stat.S_ISLNK(mode_of(path, self.disk, follow=False))
