@@ -57,6 +57,7 @@ SETTINGS = "<!-- settings -->", "<!-- end of settings -->"  # in configuration.m
 FLAGS = {field.name: f"`--{field.name.replace('_', '-')}`" for field in fields(FollowFlags)} | {
     "files": "`FILE_OR_GLOB...`",
     "companions": "`--no-companions`",
+    "join": "`--no-join`",
 }
 GROUPS = (
     ("Training", "ldlm_train_", "What the trainer logs. `rank`: where a rank reported the value."),

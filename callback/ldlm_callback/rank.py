@@ -56,6 +56,8 @@ _RUN = ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID")
 class Launch:
     """A rank of a run. `out`: its folder. `attempt`: earlier restarts. `world_size` -1: unknown.
 
+    `launch`: what `ldlm-monitor run` calls this launch, which is the name of its log; None: it
+    did not start it.
     `mesh`: its coordinate in each dimension of parallelism, as `{"dp": 0, "pp": 3}`.
     """
 
@@ -67,6 +69,7 @@ class Launch:
     attempt: int
     host: str
     mesh: Mapping[str, int]
+    launch: str | None = None
 
     @classmethod
     def detect(
@@ -90,6 +93,7 @@ class Launch:
             attempt=_first(_number(("TORCHELASTIC_RESTART_COUNT",)), 0),
             host=socket.gethostname(),
             mesh=_coordinates(mesh),
+            launch=os.environ.get("LDLM_RUN"),
         )
 
 

@@ -12,6 +12,7 @@ class Asked:
 
     files: tuple[str, ...] = ()
     companions: bool = False
+    join: bool = True
     run: str | None = None
     rules: tuple[Path, ...] = ()
     formats: tuple[Path, ...] = ()

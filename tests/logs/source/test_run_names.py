@@ -22,7 +22,7 @@ UID = "0b2d9a70-1c7e-4a43-9f62-4a1f3f1c3d11"
         ("/data/exp7/saved/training_log.jsonl", Origin("exp7")),
         ("saved/qwen_l2t/health_rank3.jsonl", Origin("qwen_l2t", rank=3)),
         ("exp7/console.out", Origin("exp7")),
-        ("nccl_debug_1.log", Origin("nccl_debug_1", node="1")),
+        ("nccl_debug_1.log", Origin("nccl_debug", node="1")),
         ("logs/job7_9dotthhq/attempt_0/3/stderr.log", Origin("job7", rank=3)),
         (f"logs/{'r' * 200}_9dotthhq/attempt_0/3/stderr.log", Origin("r" * 128, rank=3)),
         ("slurm-48213.out", Origin("slurm-48213")),

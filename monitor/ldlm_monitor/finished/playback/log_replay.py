@@ -15,6 +15,7 @@ from ldlm_monitor.base.snapshot import Snapshot
 from ldlm_monitor.judge.core.assemble import MonitorSettings, assemble
 from ldlm_monitor.logs.history.file_head import callback_run
 from ldlm_monitor.logs.history.kinship import kin
+from ldlm_monitor.logs.history.launches import join_launches
 from ldlm_monitor.logs.history.merge import (
     ALONE_APART_SECONDS,
     EXACT_APART_SECONDS,
@@ -35,6 +36,7 @@ class ReplaySettings(MonitorSettings, Protocol):
 
     files: tuple[str, ...]
     companions: bool
+    join: bool
 
 
 class Replay:
@@ -144,6 +146,7 @@ def gather(
     patterns = resolve(settings.files if alone is None else (str(alone),), base=Path())
     files = patterns.present()
     notices = [f"{path}: left out, a copy of the file beside it" for path in patterns.copies()]
+    notices += join_launches(files, files, names, joins=settings.join)
     if settings.companions and alone is None:
         inputs = {path.resolve(): path for path in files if not patterns.names(path)}
         files = _with_companions(files, names, notices, inputs)

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -73,15 +74,13 @@ def callback_header(head: bytes) -> dict[str, Any] | None:
         return None  # not the callback's first row: other fields, no JSON, or nested too deep
 
 
-def first_moment(head: bytes) -> float | None:
-    """The first date and time of a line in a text's first bytes (Unix seconds); None without one.
-
-    Without a zone it is taken as this host's.
-    """
-    found = next((stamp for stamp in stamps(head) if stamp.has_year), None)
-    if found is None or found.zoned:
-        return None if found is None else found.when
-    return datetime.fromtimestamp(found.when, UTC).replace(tzinfo=None).timestamp()
+def moments(text: bytes) -> Iterator[float]:
+    """The dates and times of lines (Unix seconds), without a zone in this host's."""
+    for stamp in stamps(text):
+        if stamp.has_year and stamp.zoned:
+            yield stamp.when
+        elif stamp.has_year:
+            yield datetime.fromtimestamp(stamp.when, UTC).replace(tzinfo=None).timestamp()
 
 
 def part(path: Path, start: int, disk: Disk) -> bytes:

@@ -13,25 +13,45 @@ SAME_LAUNCH_SECONDS = 120.0
 """Largest difference between the stamps of one launch: each node names its log when it starts. A
 choice: less splits a launch whose nodes pull images for a minute or two, more joins launches."""
 
+FOLDERS = 4
+"""Folders above a file whose names may give a rank or a node. A choice: launchers make two below
+that of the run; a mount called node3 far above is none."""
+
 # Parts of log names as usual launch scripts write them: train_20260129_101500_node0_rank3.log.
 _STAMP = re.compile(r"^(?P<prefix>.*?)(?P<stamp>(?:19|20)\d{6}[_T-]\d{6})(?P<rest>.*)$")
 # Both stand between separators: frank2.log and 1node8gpu.log have neither rank nor node.
 _NODE = re.compile(  # train_node0.log, train-node-0.log, train_node_rank_0.log
     r"(?:^|[_.-])node[_-]?(?:rank[_-]?)?(?P<node>\d+)(?=$|[_.-])", re.IGNORECASE
 )
+_FOLDER = re.compile(  # rank.0/stdout, rank_3/train.log, node1/train.log, host_1_10.0.0.4/train.log
+    r"(?:(?:local|global)[_-]?)?rank[_.-]?(?P<rank>\d+)|node[_.-]?(?P<node>\d+)"
+    r"|host_(?P<host>\d+)(?:_.*)?",
+    re.IGNORECASE,
+)
+"""A folder of one process or machine: Open MPI's and Horovod's `--output-filename` makes rank.N."""
 _NCCL_DEBUG = re.compile(r"nccl[_-]debug[_-](?P<node>\d+)$")  # a usual name in NCCL_DEBUG_FILE
 _RANK = re.compile(  # health_rank3.jsonl, out.rank-3.log; lora_rank8 is the rank of a matrix
-    r"(?:^|(?<!lora)(?<!low)[_.-])(?:(?:local|global)[_-])?rank[_-]?(?P<rank>\d+)"
+    r"(?:^|(?<!lora)(?<!low)[_.-])(?:device\d+_)?(?:(?:local|global)[_-]?)?rank[_-]?(?P<rank>\d+)"
     r"(?=$|[_.-](?!alpha))",
     re.IGNORECASE,
 )
-_WORKER = re.compile(r"(?:^|/)workerlog\.(?P<rank>\d+)$")  # of paddle.distributed.launch
+_LAST = re.compile(  # workerlog.3 of paddle.distributed.launch, log.txt.rank3 of Detectron2
+    r"(?P<name>(?:^|/)workerlog)\.(?P<rank>\d+)$|\.rank(?P<last>\d+)$"
+)
+_LAST_NUMBER = re.compile(r"^(?P<name>.*?)(?P<number>\d{1,5})(?P<rest>\D*)$")
 _SLURM = re.compile(r"^slurm-\d+(?:[_-]\d+)?$")
 """sbatch's default name, slurm-JOB.out, or slurm-ARRAY_TASK.out of an array job."""
 _ELASTIC = re.compile(
-    r"(?:^|/)(?P<run>[^/]+)_[A-Za-z0-9_]{8}/attempt_\d+/(?P<rank>\d+)/(?:stdout|stderr)\.log$"
+    r"(?:^|/)(?P<folder>(?P<run>[^/]+)_[A-Za-z0-9_]{8})/attempt_\d+/(?P<rank>\d+)/std(?:out|err)\.log$"
 )
 """torchrun's `--log-dir`: RUN_RANDOM/attempt_N/LOCAL_RANK/, 8 random characters by `mkdtemp`."""
+_UNNAMED = frozenset({"none", "default"})
+"""The RUN of a torchrun without `--rdzv-id`: the random characters then are what names the run."""
+_ATTEMPT = re.compile(r"(?:^|(?P<above>.*)/)attempt_\d+/(?P<rank>\d+)/std(?:out|err)\.log$")
+"""The same where the folder above has another name."""
+_SUBMITIT = re.compile(r"^(?P<run>\d+(?:_\d+)?)_(?P<rank>\d+)_log$")  # JOB[_TASK]_PROCESS_log.out
+_RAY = re.compile(r"(?:^|/)(?P<run>session_[^/]+)/logs/worker-[0-9a-f]+-(?P<job>[0-9a-f]+)-\d+\.")
+"""Ray's SESSION/logs/worker-WORKER-JOB-PID.out; `session_latest` is a link to the newest."""
 _POD_LOG = re.compile(
     r"(?:^|/)[a-z0-9-]{1,63}_(?P<pod>[a-z0-9.-]{1,253})_[0-9a-f-]{32,36}/[a-z0-9.-]+/\d+\.log$"
 )
@@ -51,6 +71,7 @@ _GENERIC = frozenset(
     {"training_log", "trainer_log", "train", "log", "logs", "train_logs", "output", "out"}
     | {"training", "run", "main", "files", "workerlog"}
     | {"console", "stdout", "stderr", "metrics", "nohup", "health", "heartbeat", "nccl_debug"}
+    | {"details", "ranks", "nodes", "torchrun", "torchrun_logs"}
     | {"nccl", "saved", "results", "runs", "output_dir", "tensorboard", "tb_logs"}
 )
 
@@ -71,26 +92,84 @@ def _label(name: str) -> str:
 
 
 def _by_path(path: str) -> Origin:
+    return _by_launcher(path) or _by_name(path)
+
+
+def _by_launcher(path: str) -> Origin | None:
+    """The origin of a file in the folders of a launcher or tracker; None for any other."""
     if elastic := _ELASTIC.search(path):
-        return Origin(elastic["run"], rank=int(elastic["rank"]))
+        run = elastic["folder"] if elastic["run"] in _UNNAMED else elastic["run"]
+        return Origin(run, rank=int(elastic["rank"]))
+    if attempt := _ATTEMPT.match(path):
+        above = PurePath(attempt["above"] or "", "attempt")
+        return Origin(_run_name(above, ""), _machine(above), int(attempt["rank"]))
+    if ray := _RAY.search(path):
+        return Origin(f"{ray['run']}/{ray['job']}")
     if pod_log := _POD_LOG.search(path):
         pod = _POD.match(pod_log["pod"])
         return Origin(pod["job"], node=pod["index"]) if pod else Origin(pod_log["pod"])
     if mlflow := _MLFLOW.search(path):
         return Origin(mlflow["run"])
+    return None
+
+
+def _by_name(path: str) -> Origin:
     pure = PurePath(rotated_from(path)[0])
     stem = pure.stem
     if stem.startswith(_EVENT_FILE):
         return Origin(_folder_name(pure))
     if path == "-" or _SLURM.match(stem):
         return Origin("stdin" if path == "-" else stem)
-    rank = _WORKER.search(path) or _RANK.search(_NODE.sub("", stem))
+    if submitit := _SUBMITIT.match(stem):
+        return Origin(submitit["run"], rank=int(submitit["rank"]))
+    if last := _LAST.search(path):
+        pure = PurePath(_LAST.sub(r"\g<name>", path))
+        stem = pure.stem
+    folders = [each for each in map(_FOLDER.fullmatch, _near(pure)) if each is not None]
     node = _NCCL_DEBUG.search(stem) or _NODE.search(stem)
+    rank = _RANK.search(_NODE.sub("", stem))
+    found = [
+        *([last["rank"] or last["last"]] if last else []),
+        *([rank["rank"]] if rank else []),
+        *(each["rank"] for each in reversed(folders) if each["rank"]),
+    ]
     return Origin(
-        _run_name(pure),
-        node=node["node"] if node else None,
-        rank=int(rank["rank"]) if rank else None,
+        _run_name(pure, stem),
+        node=node["node"] if node else _machine(pure),
+        rank=int(found[0]) if found else None,
     )
+
+
+def _machine(pure: PurePath) -> str | None:
+    """The node that a folder of the path names."""
+    found = (_FOLDER.fullmatch(part) for part in reversed(_near(pure)))
+    return next((each["node"] or each["host"] for each in found if each and not each["rank"]), None)
+
+
+def _near(pure: PurePath) -> tuple[str, ...]:
+    """The folders of a path that may be of one process: the innermost of them."""
+    return pure.parts[:-1][-FOLDERS:]
+
+
+def numbered(path: str) -> tuple[str, int] | None:
+    """A path without the last number of its name, and the number; None for a path without one.
+
+    Files whose paths differ in it alone may be of the ranks of a launch, or of many launches.
+    """
+    pure = PurePath(path)
+    found = _LAST_NUMBER.match(pure.stem)
+    if found is None:
+        return None
+    return str(pure.with_name(f"{found['name']}#{found['rest']}{pure.suffix}")), int(
+        found["number"]
+    )
+
+
+def shared_run(path: str) -> str:
+    """The run of files whose paths differ in the last number of their names alone."""
+    pure = PurePath(path)
+    stem = _LAST_NUMBER.sub(r"\g<name>\g<rest>", pure.stem)
+    return _label(_run_name(pure, stem.strip("_.-")))
 
 
 def own_run(path: str, run: str) -> str:
@@ -110,15 +189,17 @@ def launch_time(path: str) -> float | None:
         return None
 
 
-def _run_name(pure: PurePath) -> str:
+def _run_name(pure: PurePath, stem: str) -> str:
     folders = [part for part in pure.parts[:-1] if part not in ("/", ".", "..")]
     if len(folders) > 1 and folders[-2] == "saved":
         return folders[-1]
-    stem = _RANK.sub("", _NODE.sub("", _NCCL_DEBUG.sub("", pure.stem))).strip("_.-")
-    for name in (stem, *reversed(folders)):
-        if name and name not in _GENERIC:
+    found = _RANK.sub("", _NODE.sub("", _NCCL_DEBUG.sub("", stem))).strip("_.-")
+    for name in (found, *reversed(folders)):
+        is_job = name.isdigit() and len(name) < 3 and name != found  # Open MPI's 1/rank.0/stdout
+        if name and name not in _GENERIC and not _FOLDER.fullmatch(name) and not is_job:
             return name
-    return pure.stem
+    # All files of a launch get the same, and so no number of a rank or node.
+    return found or re.sub(r"[_.-]?\d+$", "", stem) or "attempt"
 
 
 def _folder_name(pure: PurePath) -> str:
@@ -165,11 +246,14 @@ class RunNames:
             self._names[run] = _label(name)
             self._origins = {path: self._renamed(each) for path, each in self._origins.items()}
 
-    def tie(self, path: str, run: str) -> None:
-        """Assign a companion file to `run` (or that of `--run`), whatever run its path gives."""
+    def tie(self, path: str, run: str, rank: int | None = None) -> None:
+        """Assign a file to `run` (or that of `--run`), whatever run its path gives.
+
+        `rank`: the file's, where its path does not name it.
+        """
         origin = origin_of(path)
         named = _label(self._run or run)
-        self._origins[path] = Origin(named, origin.node, origin.rank)
+        self._origins[path] = Origin(named, origin.node, origin.rank if rank is None else rank)
         self._tied.add(path)
 
     @property

@@ -12,9 +12,10 @@ from ldlm_monitor.service.cli.command_table import COMMANDS
 from ldlm_monitor.service.cli.flags import JudgeFlags, SharedFlags, hide_dash
 
 Companions: TypeAlias = Annotated[bool | None, Parameter(negative="--no-companions")]
+Join: TypeAlias = Annotated[bool | None, Parameter(negative="--no-join")]
 
 # What cyclopts alone needs of the flags: a start that does not need it does not import it.
-JudgeFlags.__annotations__["companions"] = Companions
+JudgeFlags.__annotations__ |= {"companions": Companions, "join": Join}
 # sort_key 1: below a command's own flags in its help
 Parameter(name="*", group=Group("Common flags", sort_key=1))(SharedFlags)
 

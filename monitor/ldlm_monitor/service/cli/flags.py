@@ -78,6 +78,8 @@ class JudgeFlags(InputFlags, RuleFlags, DoctorFlags):
 
     companions: bool | None = None
     """Read also what belongs to a log, such as its training_log.jsonl (default: yes)."""
+    join: bool | None = None
+    """Make one run of the files that the ranks of one launch wrote (default: yes)."""
 
 
 class ReplayFlags(JudgeFlags, ScreenFlags):

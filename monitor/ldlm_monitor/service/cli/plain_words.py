@@ -13,6 +13,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from ldlm_monitor.service.cli.command_table import NAMES
 from ldlm_monitor.service.cli.flags import FollowFlags
 
+_NEGATIVE = frozenset({"--no-companions", "--no-join"})
+
 
 def plain(words: Sequence[str]) -> tuple[tuple[str, ...], FollowFlags] | None:
     """The files and flags of the main command; None unless all of its words are plain.
@@ -31,8 +33,8 @@ def plain(words: Sequence[str]) -> tuple[tuple[str, ...], FollowFlags] | None:
             if value is None or word != f"--{name.replace('_', '-')}":
                 return None
             given[name] = value
-        elif word == "--no-companions" and "companions" not in given:
-            given["companions"] = False
+        elif word in _NEGATIVE and word.removeprefix("--no-") not in given:
+            given[word.removeprefix("--no-")] = False
         else:
             return None
     return None if NAMES & {*files} else (tuple(files), FollowFlags(**given))

@@ -134,6 +134,9 @@ class Settings(Section, defer_build=True):  # once, with the tables of `with_rec
     """Record the monitor's input in this new file, for `replay --tui`."""
     companions: bool = True
     """Follow also the files that belong to the launch of a followed log."""
+    join: bool = True
+    """Make one run of the files that the ranks and nodes of one launch wrote; otherwise each such
+    file is a run of its own."""
     once: bool = False
     """Read to the end, report, exit."""
     fail_on: FailOn = Field(default="critical", examples=["error"])

@@ -13,6 +13,7 @@ from ldlm_monitor.judge.core.monitor import Monitor
 from ldlm_monitor.judge.run.training_run import TrainingRun
 from ldlm_monitor.logs.history.file_head import callback_run
 from ldlm_monitor.logs.history.kinship import has_losses, kin
+from ldlm_monitor.logs.history.launches import join_launches
 from ldlm_monitor.logs.history.strangers import Apart, notices_of, set_apart
 from ldlm_monitor.logs.parse.run_names import launch_time
 from ldlm_monitor.logs.source.companions import Companion, Surroundings
@@ -64,17 +65,25 @@ class Inputs:
     """Finds files that exist now and were not followed before, each once.
 
     Files of a mount that does not answer (`disk` raises `TimeoutError`) are found later.
-    `companions`: whether to find companions. `followed`: names of the files found, by real path.
+    `companions`: whether to find companions. `joins`: whether the files of one launch are one run.
+    `followed`: names of the files found, by real path.
     `search`: goes on at the next turn, as of thousands of logs it takes long; None if none does.
     """
 
     def __init__(
-        self, patterns: InputPatterns, monitor: Monitor, *, companions: bool, disk: Disk
+        self,
+        patterns: InputPatterns,
+        monitor: Monitor,
+        *,
+        companions: bool,
+        joins: bool = True,
+        disk: Disk,
     ) -> None:
         self.patterns = patterns
         self._disk = disk
         self._monitor = monitor
         self._seeks_companions = companions
+        self._joins = joins
         self.followed: dict[Path, Path] = {}
         self._names: set[Path] = set()
         self._named: set[str] = set()
@@ -86,10 +95,11 @@ class Inputs:
         self._folders: dict[Path, int] = {}
         self._scan_at = -math.inf
 
-    def replace(self, patterns: InputPatterns, *, companions: bool) -> None:
+    def replace(self, patterns: InputPatterns, *, companions: bool, joins: bool = True) -> None:
         """Use other patterns from now on; files that are followed stay followed."""
         self.patterns = patterns
         self._seeks_companions = companions
+        self._joins = joins
         self._scan_at = -math.inf
 
     def adopt(self, paths: Iterable[Path], runs: Iterable[str]) -> None:
@@ -128,11 +138,23 @@ class Inputs:
             self._folders = {each: min(self._changed(each), settled) for each in folders}
             fresh += self._matching(now, known)
             self._scan_at += SCAN_SHARE * (time.perf_counter() - started)
+        if fresh:
+            self._join(fresh)
         if fresh and self.search is not None:  # that search leaves the new files out
             fresh += self._companions(now, math.inf)
         if self._seeks_companions and (fresh or now >= self._seek_at):
             fresh += self._companions(now, math.inf if fresh else SEARCH_SECONDS)
         return fresh
+
+    def _join(self, fresh: list[NewFile]) -> None:
+        """Give new files the runs of their launches."""
+        new = [each.path for each in fresh if each.is_new]
+        try:
+            names, files = self._monitor.names, self.followed.values()
+            for notice in join_launches(new, files, names, joins=self._joins, disk=self._disk):
+                self._say(notice)
+        except TimeoutError:  # their names stand for what they hold
+            return
 
     def _matching(self, now: float, known: Callable[[], Iterable[Known]]) -> Iterator[NewFile]:
         paths = [path for path in self.patterns.files() if path not in self._names]

@@ -26,7 +26,7 @@ from ldlm_monitor.base.snapshot import CurveView, Snapshot
 from ldlm_monitor.base.text.sanitize import redact
 from ldlm_monitor.judge.run.curve import CAPACITY, RunCurve
 from ldlm_monitor.judge.run.file_rows import FileSteps
-from ldlm_monitor.logs.history.file_head import first_moment
+from ldlm_monitor.logs.history.file_head import moments
 from ldlm_monitor.logs.history.row_moments import row_moments
 from ldlm_monitor.logs.parse import Parser
 from ldlm_monitor.logs.parse.envelope import level_of, peel
@@ -166,7 +166,7 @@ def _leading_time(text: bytes) -> float | None:
     start = text[:_LOOKED_AT]
     if start.startswith(b"{"):
         return next((when for _, when in row_moments(start)), None)
-    return first_moment(start)
+    return next(moments(start), None)
 
 
 def _line(raw: RawLine, number: int | None) -> LogLine:

@@ -39,7 +39,7 @@ from ldlm_monitor.service.state.state_store import State, StateStore
 POLL_SECONDS = 1.0
 """Seconds between two polls of all files (of thousands, a part at a time: `Rota`): network mounts
 send no events, and alerts are due in a second."""
-RELOADED = ("rules", "files", "companions", "stall")
+RELOADED = ("rules", "files", "companions", "join", "stall")
 """Settings that a reload changes; others are bound to threads, sockets or open files."""
 EDGE_SECONDS = 5.0
 """Seconds between two reads of the daemon's own metrics: the default evaluation interval."""
@@ -109,6 +109,7 @@ class Pump:
             resolve(self.settings.files, base=Path(), disk=disk),
             self.monitor,
             companions=self.settings.companions,
+            joins=self.settings.join,
             disk=disk,
         )
         self._backfill = Backfill(
@@ -184,7 +185,7 @@ class Pump:
         taken = {name: getattr(settings, name) for name in RELOADED}
         self.settings = self.settings.model_copy(update=taken)
         self.monitor.reconfigure(rules, self.settings.stall)
-        self.inputs.replace(patterns, companions=self.settings.companions)
+        self.inputs.replace(patterns, companions=self.settings.companions, joins=self.settings.join)
         self._looked_at = self._commit_at = -math.inf
 
     def leave_out(self, seconds: float) -> None:
