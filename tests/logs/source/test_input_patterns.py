@@ -139,3 +139,25 @@ def test_what_cannot_be_a_name_is_refused(argument, tmp_path):
 
 def test_an_argument_that_the_system_refuses_is_no_pipe(tmp_path):
     assert resolve(["a" * 300], base=tmp_path).pipes() == []
+
+
+def test_a_link_to_a_folder_beside_it_stands_for_what_it_leads_to(tmp_path):
+    """`latest` is switched for each launch: its files are those of the launch, by their names."""
+    touch(tmp_path / "runs/run_1/train.log", tmp_path / "runs/run_2/train.log")
+    link = tmp_path / "runs/latest"
+    for run in ("run_1", "run_2"):
+        link.unlink(missing_ok=True)
+        link.symlink_to(run)
+        for argument in ("runs/latest/train.log", "runs/latest", "runs/latest/*.log"):
+            patterns = resolve([argument], base=tmp_path)
+            assert names(patterns, tmp_path) == [f"runs/{run}/train.log"]
+            assert tmp_path / "runs" in patterns.folders()
+        assert resolve(["runs/latest/train.log"], base=tmp_path).names(link / "train.log")
+    found = [f"runs/run_{number}/train.log" for number in (1, 2)]
+    assert names(resolve(["runs/*/train.log"], base=tmp_path), tmp_path) == found
+
+
+def test_a_link_to_a_folder_elsewhere_keeps_its_name(tmp_path):
+    touch(tmp_path / "disk/logs/train.log")
+    (tmp_path / "logs").symlink_to(tmp_path / "disk/logs")
+    assert names(resolve(["logs/train.log"], base=tmp_path), tmp_path) == ["logs/train.log"]

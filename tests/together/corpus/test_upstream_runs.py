@@ -123,3 +123,21 @@ def test_a_failure_is_one_incident_and_health_is_none(
         return
     (incident,) = found
     assert (incident.root.kind, incident.root.rank, incident.state) == (kind, rank, state)
+
+
+@pytest.mark.parametrize("are_named", [True, False], ids=["named together", "found beside it"])
+@pytest.mark.parametrize("run", sorted(EXPECTED.keys() - {"A4_truncated_Loss_value"}))
+def test_rows_with_the_losses_of_the_log_are_of_its_run_wherever_they_lie(
+    run: str, are_named: bool, tmp_path: Path
+) -> None:
+    """Rows without times; A4's log has a single loss."""
+    (log,) = (RUNS / run / "train_logs").glob("*.log")
+    (rows,) = (RUNS / run / "saved").rglob("training_log.jsonl")
+    files = [tmp_path / "train_logs" / log.name, tmp_path / "saved" / rows.name]
+    for source, file in zip((log, rows), files, strict=True):
+        file.parent.mkdir()
+        shutil.copyfile(source, file)
+    replay = Replay(Settings(files=tuple(map(str, files if are_named else files[:1]))))
+    list(replay.transitions())
+    (found,) = replay.snapshot().runs
+    assert {Path(name).name for name in found.files} == {log.name, rows.name}

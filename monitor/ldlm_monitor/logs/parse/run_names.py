@@ -31,7 +31,7 @@ _FOLDER = re.compile(  # rank.0/stdout, rank_3/train.log, node1/train.log, host_
 """A folder of one process or machine: Open MPI's and Horovod's `--output-filename` makes rank.N."""
 _NCCL_DEBUG = re.compile(r"nccl[_-]debug[_-](?P<node>\d+)$")  # a usual name in NCCL_DEBUG_FILE
 _RANK = re.compile(  # health_rank3.jsonl, out.rank-3.log; lora_rank8 is the rank of a matrix
-    r"(?:^|(?<!lora)(?<!low)[_.-])(?:device\d+_)?(?:(?:local|global)[_-]?)?rank[_-]?(?P<rank>\d+)"
+    r"(?:^|(?<!lora)(?<!low)[_.-])(?:(?:device|gpu)\d+_)?(?:(?:local|global)[_-]?)?rank[_-]?(?P<rank>\d+)"
     r"(?=$|[_.-](?!alpha))",
     re.IGNORECASE,
 )

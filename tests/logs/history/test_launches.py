@@ -1,0 +1,196 @@
+"""Files of the ranks and nodes of one launch are one run; those of several launches are not."""
+
+import re
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from ldlm_monitor.logs.history.launches import join_launches
+from ldlm_monitor.logs.parse.run_names import RunNames
+
+Text = Callable[[int], str]
+HOURS = 3600.0
+
+
+def steps(number: int = 0, *, began: float | None = 0.0, total: int = 100, head: str = "") -> str:
+    """Thirty steps whose losses differ with `number`; None: without times."""
+    first = datetime(2026, 1, 29, 10, 15, tzinfo=UTC) + timedelta(seconds=began or 0.0)
+    lines = [head]
+    for step in range(30):
+        at = "" if began is None else f"{first + timedelta(seconds=step):%Y-%m-%d %H:%M:%S} "
+        lines.append(f"{at}step {step}/{total} loss {3 - step / 50 + number / 10:.4f}\n")
+    return "".join(lines)
+
+
+def joined(folder: Path, files: dict[str, str], **more: bool) -> tuple[dict[str, str], list[str]]:
+    """The run of each file, and the notices."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    paths, names = [folder / name for name in files], RunNames()
+    notices = [
+        each.replace(f"{folder}/", "") for each in join_launches(paths, paths, names, **more)
+    ]
+    return {name: names.origin(str(folder / name)).run for name in files}, notices
+
+
+def count(runs: dict[str, str]) -> int:
+    return len({*runs.values()})
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [f"logs/rank_{rank}.log" for rank in range(4)],
+        [f"train_rank{rank}.log" for rank in range(4)],
+        [f"logs/train_node{node}.log" for node in range(2)],
+        [f"rank_{rank}/train.log" for rank in range(4)],
+        [f"node{node}/rank_{rank}.log" for node in range(2) for rank in range(2)],
+        [f"attempt_0/{rank}/std{end}.log" for rank in range(2) for end in ("out", "err")],
+        [f"attempt_{attempt}/0/stdout.log" for attempt in range(2)],
+        [f"ranks/none_ab12_d_8/attempt_0/{rank}/stdout.log" for rank in range(2)],
+        [f"out/1/rank.{rank}/stdout" for rank in range(4)],
+        ["output/log.txt", *(f"output/log.txt.rank{rank}" for rank in range(1, 4))],
+        [f"48213_{rank}_log.out" for rank in range(4)],
+        [f"20260129_101500_gpu7_device{rank}_rank{rank}.log" for rank in range(4)],
+        [f"nemo_log_globalrank-{rank}_localrank-{rank % 2}.txt" for rank in range(4)],
+        [f"log/workerlog.{rank}" for rank in range(4)],
+        [f"session_2026/logs/worker-{at}a0f-01000000-7{at}.out" for at in range(3)],
+    ],
+)
+def test_names_that_differ_in_a_rank_or_node_alone_are_one_run(
+    names: list[str], tmp_path: Path
+) -> None:
+    runs, notices = joined(tmp_path, {name: steps(at) for at, name in enumerate(names)})
+    assert count(runs) == 1
+    assert not any("not of the run" in each for each in notices)
+
+
+def test_the_notice_says_what_they_have_in_common(tmp_path: Path) -> None:
+    same = {f"logs/rank_{rank}.log": steps() for rank in range(4)}
+    _, notices = joined(tmp_path, same)
+    common = "names differ in the rank alone, equal steps and losses, begun within 1s"
+    assert notices == [f"logs/rank_0.log and 3 more are one run: {common}"]
+    empty = {"b/train_node0.log": steps(began=None), "b/train_node1.log": ""}
+    _, notices = joined(tmp_path, empty)
+    assert notices == [
+        "b/train_node0.log and b/train_node1.log are one run: names differ in the node alone"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        (steps(began=4 * HOURS), "one ended 3h 59m before the other began"),
+        (steps(total=200), "one has 100 steps and the other 200"),
+    ],
+)
+@pytest.mark.parametrize("name", ["train_node{}.log", "rank_{}.log"])
+def test_a_file_of_another_launch_is_a_run_of_its_own(
+    name: str, other: str, why: str, tmp_path: Path
+) -> None:
+    first, second = name.format(0), name.format(1)
+    runs, (notice,) = joined(tmp_path, {first: steps(), second: other})
+    assert count(runs) == 2
+    assert notice == f"{second}: not of the run of {first}, because {why}; --run NAME joins them"
+
+
+def test_files_that_begin_at_the_same_step_hours_apart_are_two_launches(tmp_path: Path) -> None:
+    """A long run on one node, and another that began while it went on."""
+    long = steps() + "2026-01-29 20:00:00 step 90/100 loss 1.0\n"
+    runs, _ = joined(tmp_path, {"node0.log": long, "node1.log": steps(began=4 * HOURS)})
+    assert count(runs) == 2
+    late = steps(began=4 * HOURS, head="joins\n").replace("step 0/", "step 60/")
+    runs, _ = joined(tmp_path, {"node0.log": long, "node1.log": late})
+    assert count(runs) == 1
+
+
+@pytest.mark.parametrize("numbers", [(4, 8, 16), (8, 16), (1, 2, 4)])
+def test_ranks_of_matrices_are_none_of_processes(numbers: tuple[int, ...], tmp_path: Path) -> None:
+    runs, _ = joined(tmp_path, {f"lora/rank_{each}.log": steps(each) for each in numbers})
+    assert count(runs) == len(numbers)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["run_{}", "seed{}", "fold_{}", "exp{}", "worker{}", "gpu{}", "slurm-48213_{}", "lr0.{}", "{}"],
+)
+@pytest.mark.parametrize(
+    "text",
+    [
+        steps,
+        lambda at: steps(began=at * HOURS),
+        lambda _: steps(began=None),
+        lambda at: steps(at, began=None),
+        lambda _: "",
+        lambda at: steps(at, head="[rank0]: world_size: 1\n"),
+    ],
+    ids=["together", "one by one", "no times", "no times, other losses", "empty", "rank 0 each"],
+)
+def test_other_numbers_are_those_of_runs(name: str, text: Text, tmp_path: Path) -> None:
+    files = {f"sweep/{name.format(at)}.log": text(at) for at in range(3)}
+    assert count(joined(tmp_path, files)[0]) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (lambda _: steps(), "they begin together and have the same losses at 30 steps"),
+        (
+            lambda at: steps(at, head=f"[rank{at}]: world_size: 4\n"),
+            "each calls itself the rank of its name, of 4",
+        ),
+        (
+            lambda at: steps(
+                at,
+                head=f"n1:7:9 [0] NCCL INFO comm 0x7f rank {at} nranks 4 commId 0x6f5e7d - Init\n",
+            ),
+            "their NCCL communicator is the same",
+        ),
+    ],
+)
+@pytest.mark.parametrize("name", ["job/{}.log", "worker{}.log", "slurm-48213_{}.out"])
+def test_what_they_hold_shows_that_one_launch_wrote_them(
+    name: str, text: Text, why: str, tmp_path: Path
+) -> None:
+    files = {name.format(at): text(at) for at in range(4)}
+    runs, notices = joined(tmp_path, files)
+    assert count(runs) == 1
+    assert notices == [f"{name.format(0)} and 3 more are one run: {why}"]
+    assert not re.search(r"\d$", next(iter(runs.values()))) or "48213" in next(iter(runs.values()))
+
+
+def test_each_file_of_numbers_has_its_rank(tmp_path: Path) -> None:
+    paths, names = [tmp_path / f"job/{rank}.log" for rank in range(3)], RunNames()
+    (tmp_path / "job").mkdir()
+    for path in paths:
+        path.write_text(steps())
+    assert [*join_launches(paths, paths, names)]
+    found = [names.origin(str(path)) for path in paths]
+    assert [(each.run, each.rank) for each in found] == [("job", 0), ("job", 1), ("job", 2)]
+
+
+def runs_of(paths: Iterable[Path], names: RunNames) -> list[str]:
+    return [names.origin(str(path)).run for path in paths]
+
+
+def test_a_rank_that_is_found_later_joins_the_run_of_those_that_were_read(tmp_path: Path) -> None:
+    paths, names = [tmp_path / f"rank_{rank}.log" for rank in range(3)], RunNames()
+    for path in paths:
+        path.write_text(steps())
+    assert [*join_launches(paths[:2], paths[:2], names)]
+    before = runs_of(paths[:2], names)
+    assert [*join_launches(paths[2:], paths, names)]
+    assert runs_of(paths, names) == [*before, before[0]]
+
+
+def test_the_user_joins_all_or_none(tmp_path: Path) -> None:
+    files = {f"x_rank{rank}.log": steps() for rank in range(3)}
+    runs, notices = joined(tmp_path, files, joins=False)
+    assert count(runs) == 3
+    assert notices == []
+    paths, given = [tmp_path / name for name in files], RunNames("mine")
+    assert [*join_launches(paths, paths, given)] == []
+    assert {*runs_of(paths, given)} == {"mine"}
