@@ -179,3 +179,52 @@ def test_few_digits_agree_by_chance(
         "".join(f'{{"step": {at}, "loss": {loss}}}\n' for at, loss in enumerate(printed))
     )
     assert why(log, other) == found
+
+
+LAUNCHES = ("mine_20260129_101500", "mine_20260129_101537")
+
+
+def launched(folder: Path, launch: str, *, ends: float, closed: bool = True) -> Path:
+    """A callback's rows under `ldlm-monitor run`, the first 5 s after its launch, in any zone."""
+    rows(folder, ends=ends, header={**CALLBACK, "run": "x", "pid": 8, "launch": launch})
+    path = folder / "rows.jsonl"
+    if closed:
+        end = json.dumps({"type": "end", "time": BEGAN + ends, "status": "finished"})
+        path.write_text(path.read_text() + end + "\n")
+    return path
+
+
+def test_rows_of_the_launch_before_are_none_of_it_although_its_losses_are_the_same(
+    tmp_path: Path,
+) -> None:
+    (old, new), path = LAUNCHES, launched(tmp_path, LAUNCHES[0], ends=30)
+    logs = [text_log(tmp_path, ends=ends) for ends in (30, 67)]
+    logs = [logs[0].rename(tmp_path / f"{old}.log"), tmp_path / f"{new}.log"]
+    logs[1].write_text(logs[0].read_text())
+    os.utime(logs[1], (BEGAN + 67, BEGAN + 67))
+    found = [why(log, path) for log in logs]
+    assert found[0] == (f"its callback names the launch {old}", True)
+    assert found[1] == (f"its callback names the launch {old}, before the log's", False)
+
+
+def test_rows_that_a_resumed_run_appends_are_of_its_launch_too(tmp_path: Path) -> None:
+    path = launched(tmp_path, LAUNCHES[0], ends=30, closed=False)
+    more = (json.dumps({"step": at, "loss": 1 / (1 + at), "time": BEGAN + 40 + at}) for at in STEPS)
+    path.write_text(path.read_text() + "\n".join(more) + "\n")
+    log = text_log(tmp_path, ends=75).rename(tmp_path / f"{LAUNCHES[1]}.log")
+    assert why(log, path)[1]
+
+
+def test_rows_whose_process_ended_are_none_of_a_log_that_goes_on_and_never_came_so_far(
+    tmp_path: Path,
+) -> None:
+    """Without a launch's name: twelve steps of a second launch with the same seed."""
+    head = {key: each for key, each in CALLBACK.items() if key != "launch"}
+    path = rows(tmp_path, header=head)
+    end = json.dumps({"type": "end", "time": BEGAN + 30, "status": "finished"})
+    path.write_text(path.read_text() + end + "\n")
+    log = text_log(tmp_path, steps=range(12), ends=50.0)
+    assert why(log, path) == (
+        "the last row, of a later step, was before the log's last line",
+        False,
+    )

@@ -133,9 +133,10 @@ def test_rows_with_the_losses_of_the_log_are_of_its_run_wherever_they_lie(
     """Rows without times; A4's log has a single loss."""
     (log,) = (RUNS / run / "train_logs").glob("*.log")
     (rows,) = (RUNS / run / "saved").rglob("training_log.jsonl")
-    files = [tmp_path / "train_logs" / log.name, tmp_path / "saved" / rows.name]
+    place = "elsewhere/of/it" if are_named else "saved"
+    files = [tmp_path / "train_logs" / log.name, tmp_path / place / rows.name]
     for source, file in zip((log, rows), files, strict=True):
-        file.parent.mkdir()
+        file.parent.mkdir(parents=True)
         shutil.copyfile(source, file)
     replay = Replay(Settings(files=tuple(map(str, files if are_named else files[:1]))))
     list(replay.transitions())

@@ -149,7 +149,8 @@ def gather(
     notices += join_launches(files, files, names, joins=settings.join)
     if settings.companions and alone is None:
         inputs = {path.resolve(): path for path in files if not patterns.names(path)}
-        files = _with_companions(files, names, notices, inputs)
+        given = [path for path in files if patterns.names(path) and path.suffix == ".jsonl"]
+        files = _with_companions(files, names, notices, inputs, given)
     ahead = ahead and apart is None and len(files) > 1
     if apart is None:
         apart = ALONE_APART_SECONDS if len(files) == 1 else EXACT_APART_SECONDS
@@ -172,11 +173,16 @@ def refuse_unreadable(history: History) -> None:
 
 
 def _with_companions(
-    files: list[Path], names: RunNames, notices: list[str], inputs: Mapping[Path, Path]
+    files: list[Path],
+    names: RunNames,
+    notices: list[str],
+    inputs: Mapping[Path, Path],
+    given: list[Path],
 ) -> list[Path]:
     """The files and their companions; one that fits several launches belongs to the newest.
 
     Rows are companions of each other, too; those of a log belong to it. `inputs`: see `set_apart`.
+    `given`: see `kin`.
     """
     found = {path.resolve(): path for path in files}
     claims: dict[Path, Path] = {}
@@ -184,14 +190,17 @@ def _with_companions(
     around = Surroundings()
     by_launch = sorted(files, key=lambda path: (launch_time(str(path)) or 0.0, path))
     for log in sorted(by_launch, key=lambda path: path.suffix != ".jsonl"):
-        companions, strangers = kin(log, around)
+        is_log = log.suffix != ".jsonl"
+        companions, strangers = kin(log, around, given=given if is_log else ())
         for companion in companions:
             real = companion.path.resolve()
             claims[real] = log
+            if is_log and real in found and not names.is_given:
+                notices.append(f"{companion.path} and {log} are one run: {companion.reason}")
             if real not in found:
                 found[real] = companion.path
                 notices.append(f"{companion.path}: added, {companion.reason}")
-        if log.suffix != ".jsonl":
+        if is_log:
             apart += set_apart(log, strangers, names, inputs)
     notices += notices_of(apart)
     for real, log in claims.items():

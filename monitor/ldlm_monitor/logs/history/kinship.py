@@ -7,7 +7,7 @@ or process that the log names, losses that agree at the same steps, and times th
 import math
 import re
 from array import array
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -221,20 +221,27 @@ def _looked_at(path: Path, size: int, look: int, disk: Disk) -> Iterator[bytes]:
 
 
 def kin(
-    log: Path, around: Surroundings, known: Collection[Path] = ()
+    log: Path,
+    around: Surroundings,
+    known: Collection[Path] = (),
+    given: Iterable[Path] = (),
 ) -> tuple[list[Companion], list[Companion]]:
     """The companions of a log, and the files near it that are none, each with the reason.
 
-    `known`: companions found before, which need no evidence. Raises `TimeoutError` as
-    `companions` does.
+    `known`: companions found before, which need no evidence. `given`: rows that the user names
+    beside the log, and that may lie anywhere. Raises `TimeoutError` as `companions` does.
     """
     traits = traits_of(log, around.disk)
     found: list[Companion] = []
     doubtful = companions(log, traits.facts, around)
+    near = {around.disk.realpath(each.path) for each in doubtful}
+    for path in given:
+        if path != log and around.disk.realpath(path) not in near and _is_proven(traits, path):
+            found.append(Companion(path, "its losses are those of the log"))
     named = {each.path: each.reason for each in doubtful}
     sure = {each.path for each in doubtful if around.disk.realpath(each.path) in known}
     if len(sure) == len(doubtful):
-        return doubtful, []
+        return found + doubtful, []
     count = len(doubtful) + 1
     while len(doubtful) < count:
         count = len(doubtful)
@@ -249,6 +256,11 @@ def kin(
                 traits.start, traits.run = traits.start or other.start, other.run or traits.run
         doubtful = strangers
     return sorted(found, key=lambda each: each.path), doubtful
+
+
+def _is_proven(log: Traits, path: Path) -> bool:
+    other = traits_of(path, log.disk)
+    return not _is_older(log, other) and _compared(log, other).is_proof
 
 
 def evidence(log: Traits, other: Traits, named: str) -> tuple[str, bool]:
@@ -287,8 +299,8 @@ def _is_older(log: Traits, other: Traits) -> str:
     """What shows that a file ended before the log's launch; "" if nothing does."""
     if log.start is not None and other.end < log.start - ZONE_SECONDS:
         return "the last write was before the log began"
-    if other.launch is not None and _is_another(other.launch, log.path.stem):
-        return f"its callback names the launch {other.launch}"
+    if other.launch is not None and _ended_before(log, other):
+        return f"its callback names the launch {other.launch}, before the log's"
     # A run of the same seed begins with the same losses, but the log never came so far.
     slack = CLOSED_SECONDS if other.is_closed else SLACK_SECONDS
     is_before = other.start is not None and other.end < log.end - slack
@@ -299,10 +311,15 @@ def _is_older(log: Traits, other: Traits) -> str:
     return "the last row, of a later step, was before the log's last line" if is_ahead else ""
 
 
-def _is_another(launch: str, log: str) -> bool:
-    """Whether two launches have the same name and another time."""
-    named, other = (re.split(r"[_-]\d{8}[_T-]\d{6}", each) for each in (launch, log))
-    return launch != log and len(named) > 1 < len(other) and named[0] == other[0]
+def _ended_before(log: Traits, other: Traits) -> bool:
+    """Whether a callback's rows, also those of a resumed run, end before the log's launch.
+
+    Both launches have their times in their names, in one unknown zone: the first row shows it.
+    """
+    named, began = launch_time(f"{other.launch}.log"), launch_time(str(log.path))
+    if other.launch == log.path.stem or None in (named, began, other.start):
+        return False
+    return other.end < (other.start or 0.0) + (began or 0.0) - (named or 0.0)
 
 
 def _is_ahead(log: Traits, other: Traits) -> bool:

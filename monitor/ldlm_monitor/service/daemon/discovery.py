@@ -199,6 +199,8 @@ class Inputs:
             run = names.origin(str(log_path)).run
             if names.origin(name).run != run:
                 names.tie(name, run)
+                if real in self.followed and companion.reason:
+                    self._say(f"{name} and {log_path} are one run: {companion.reason}")
             if self._is_new(companion.path):
                 try:
                     # Rows before the log's training loop has begun are of an earlier launch.
@@ -256,11 +258,13 @@ class Inputs:
         around = Surroundings(self._disk)
         logs = [path for path in self.followed.values() if self._is_due(path, now)]
         tied = self._tied() if logs else {}
+        rows = [path for path in self.followed.values() if path.suffix == ".jsonl"]
+        given = [path for path in rows if self.patterns.names(path)] if logs else []
         for path in sorted(logs, key=lambda path: (launch_time(str(path)) or 0.0, path)):
             yield
             try:
                 run = self._monitor.names.origin(str(path)).run
-                found, strangers = kin(path, around, tied.get(run, ()))
+                found, strangers = kin(path, around, tied.get(run, ()), given)
                 claims |= {self._disk.realpath(each.path): (each, path) for each in found}
                 inputs = self._unread_inputs(path) if strangers else {}
                 names = self._monitor.names
