@@ -63,7 +63,7 @@ class Losses:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class SharedLosses:
     """The losses of two files at the steps that both have.
 
     `apart`: the relative differences. `alike`: how many agree to the last of the `digits` that the
@@ -330,9 +330,9 @@ def _is_ahead(log: Traits, other: Traits) -> bool:
     return max(other.losses(HEAD_BYTES).steps, default=0) > steps[-1] + stride
 
 
-def _compared(log: Traits, other: Traits) -> "Comparison":
+def _compared(log: Traits, other: Traits) -> "SharedLosses":
     """The losses of both, by the shortest look at the log that decides."""
-    found = Comparison()
+    found = SharedLosses()
     for look in LOOKS:
         ours = log.losses(look)
         # A log without losses agrees with no file, which then need not be read.
@@ -349,7 +349,7 @@ def _overlap(log: Traits, other: Traits) -> bool:
     return other.start is not None and other.start <= late and other.end >= begun
 
 
-def compared(log: Losses, other: Losses) -> Comparison:
+def compared(log: Losses, other: Losses) -> SharedLosses:
     """The losses at the steps that both have.
 
     A bar repeats a loss until the next is known, so that only the first of equal ones stands at its
@@ -373,7 +373,7 @@ def compared(log: Losses, other: Losses) -> Comparison:
                 found = (apart / size, alike)
                 nearest[shown] = min(found, nearest.get(shown, (math.inf, False)))
     count = sum(alike for _, alike in nearest.values())
-    return Comparison([apart for apart, _ in nearest.values()], count, digits)
+    return SharedLosses([apart for apart, _ in nearest.values()], count, digits)
 
 
 def _decimals(value: float) -> int:
