@@ -99,7 +99,7 @@ def test_a_file_of_another_launch_is_a_run_of_its_own(
 
 def test_files_that_begin_at_the_same_step_hours_apart_are_two_launches(tmp_path: Path) -> None:
     """A long run on one node, and another that began while it went on."""
-    long = steps() + "2026-01-29 20:00:00 step 90/100 loss 1.0\n"
+    long = "2026-01-29 10:15:00 begins\n" + steps() + "2026-01-29 20:00:00 step 90/100 loss 1.0\n"
     runs, _ = joined(tmp_path, {"node0.log": long, "node1.log": steps(began=4 * HOURS)})
     assert count(runs) == 2
     late = steps(began=4 * HOURS, head="joins\n").replace("step 0/", "step 60/")
@@ -194,3 +194,39 @@ def test_the_user_joins_all_or_none(tmp_path: Path) -> None:
     paths, given = [tmp_path / name for name in files], RunNames("mine")
     assert [*join_launches(paths, paths, given)] == []
     assert {*runs_of(paths, given)} == {"mine"}
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["RUN_ab12_d_8/attempt_0/0/stdout.log", "RUN_ab12_d_8/attempt_1/0/stdout.log"],
+        ["100_ab12_d_8/attempt_0/0/stdout.log", "100_xy12_d_8/attempt_0/0/stdout.log"],
+        ["48213_0_log.out", "48213_1_log.out"],
+        ["train_rank0.log", "train_rank0.log.1", "train_rank1.log.1"],
+    ],
+)
+def test_a_launch_with_a_name_goes_on_after_any_pause(names: list[str], tmp_path: Path) -> None:
+    """Attempts, jobs that are queued again, and full files that were renamed."""
+    files = {name: steps(began=-at * 4 * HOURS) for at, name in enumerate(names)}
+    assert count(joined(tmp_path, files)[0]) == 1
+
+
+def test_a_rank_that_prints_only_what_it_waited_for_in_vain_is_of_the_run(tmp_path: Path) -> None:
+    timeout = "2026-01-29 10:45:40 ERROR Watchdog caught collective operation timeout\n"
+    runs, _ = joined(tmp_path, {"rank_0.log": steps(), "rank_1.log": timeout})
+    assert count(runs) == 1
+
+
+def test_a_rank_that_prepared_data_before_the_first_step_is_of_the_run(tmp_path: Path) -> None:
+    prepared = steps(head="2026-01-29 09:00:00 tokenizing\n" + "waits\n" * 400)
+    runs, _ = joined(tmp_path, {"rank_0.log": prepared, "rank_1.log": steps()})
+    assert count(runs) == 1
+
+
+def test_the_files_of_a_second_launch_are_one_run_too(tmp_path: Path) -> None:
+    files = {f"node{at}/train.log": steps(began=0.0 if at < 2 else 9 * HOURS) for at in range(4)}
+    runs, _ = joined(tmp_path, files)
+    assert runs["node0/train.log"] == runs["node1/train.log"]
+    assert runs["node2/train.log"] == runs["node3/train.log"]
+    assert count(runs) == 2
+    assert count(joined(tmp_path, files, joins=False)[0]) == 4

@@ -51,7 +51,7 @@ LOOKS = (1024, 16 * 1024)
 """Bytes, where losses begin and at a log's end, that are compared with a file: the second if the
 first share too few steps. A choice: the parser reads a megabyte a second, and logs are many."""
 FEW_BYTES = 16 * 1024  # up to here, each row more is looked at; a choice, it takes 20 ms at most
-_LOSS = compile_pattern(r"(?i)loss\D{1,16}\d")
+FIRST_LOSS = compile_pattern(r"(?i)loss\D{1,16}\d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,7 @@ def losses_in(path: Path, *parts: bytes) -> tuple[Losses, float | None]:
 def _looked_at(path: Path, size: int, look: int, disk: Disk) -> Iterator[bytes]:
     """`look` bytes from the first loss on, and the last ones, of the first `size` bytes."""
     head = part(path, 0, disk)[:size]
-    first = _LOSS.search(head)
+    first = FIRST_LOSS.search(head)
     start = 0 if first is None else max(head.rfind(b"\n", 0, first.span()[0]), 0)
     if first is not None:
         yield head[start : start + look]

@@ -12,15 +12,18 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
+from ldlm_monitor.base.chunk import rotated_from
 from ldlm_monitor.base.text.format import duration
 from ldlm_monitor.logs.history.file_head import moments
-from ldlm_monitor.logs.history.kinship import SHARED_STEPS, Losses, compared, losses_in
+from ldlm_monitor.logs.history.kinship import FIRST_LOSS, SHARED_STEPS, Losses, compared, losses_in
 from ldlm_monitor.logs.history.row_moments import row_moments
 from ldlm_monitor.logs.parse.run_names import (
     SAME_LAUNCH_SECONDS,
     RunNames,
+    names_a_launch,
     numbered,
     origin_of,
+    root_of,
     shared_run,
 )
 from ldlm_monitor.logs.source.file_system import DIRECT, Disk
@@ -28,12 +31,18 @@ from ldlm_monitor.logs.source.file_system import DIRECT, Disk
 LOOK_BYTES = 16 * 1024
 """Bytes at a file's start and at its end that are looked at. A choice: a launch's first steps stand
 in them, and the parser reads a megabyte a second."""
+LINE_BYTES = 1024
+"""Bytes up to the end of the first line with a loss, whose time is that of the last stamp there."""
 COMPARED = 16
 """Files of one launch whose losses are compared; of more, times alone. A choice: 0.3 s."""
+GAP_SECONDS = 3600.0
+"""How long before the first line of one file another may have ended: a choice. Ranks that waited
+for one that died print after their timeout, which is ten to thirty minutes by default."""
 LATE_SECONDS = 600.0
-"""How far apart the files of one launch may begin: a choice; images are pulled, nodes are waited
-for, and a launch that is started again fills the same files."""
+"""How far apart the ranks of one launch may show the same first step: a choice; they take it
+together, and the clocks of nodes differ by less."""
 
+_SWEEP = "ranks count from 0, and nothing shows that these are of one launch"
 _OWN_RANK = re.compile(rb"\[rank(\d+)\]|\b(?:process|global)[_ ]?(?:rank|index)\W{1,3}(\d+)", re.I)
 _WORLD = re.compile(rb"\b(?:world[_ ]?size|num[_ ]processes|nranks)\W{1,3}(\d+)", re.IGNORECASE)
 _COMMUNICATOR = re.compile(rb"\bcommId (0x[0-9a-f]{4,16}) ")
@@ -44,11 +53,13 @@ _COMMUNICATOR = re.compile(rb"\bcommId (0x[0-9a-f]{4,16}) ")
 class Glance:
     """What a file holds of its launch. Times are Unix seconds, None where no line has one.
 
-    `ranks`, `worlds`: what its lines call their own rank and the number of all.
+    `stepped` is that of the first loss. `ranks`, `worlds`: what its lines call their own rank and
+    the number of all.
     """
 
     start: float | None = None
     end: float | None = None
+    stepped: float | None = None
     losses: Losses = field(default_factory=lambda: Losses((), ()))
     total: float | None = None
     ranks: frozenset[int] = frozenset()
@@ -72,12 +83,15 @@ def join_launches(
     if names.is_given:
         return
     new = {*map(str, fresh)}
-    named: dict[str, list[str]] = {}
+    roots = {*map(root_of, new)}
+    named: dict[tuple[str, str], list[str]] = {}
     alike: dict[str, list[tuple[int, str]]] = {}
     for path in map(str, sorted(followed)):
+        if (root := root_of(path)) not in roots:
+            continue
         origin = origin_of(path)
         if origin.rank is not None or origin.node is not None:
-            named.setdefault(origin.run, []).append(path)
+            named.setdefault((origin.run, root), []).append(path)
         elif (found := numbered(path)) is not None:
             alike.setdefault(found[0], []).append((found[1], path))
     for paths in named.values():
@@ -91,31 +105,41 @@ def join_launches(
 def _join_named(
     paths: Sequence[str], new: Collection[str], names: RunNames, disk: Disk, *, joins: bool
 ) -> Iterator[str]:
-    """Files whose names give ranks or nodes of one run: those of another launch are set apart."""
-    ordered = sorted(paths, key=lambda path: (path in new, *_order(path)))
-    first, *others = ordered
-    run, joined, shown = names.origin(first).run, [], _Evidence()
+    """Files whose names give ranks or nodes of one run: those of another launch become another."""
+    rest = sorted(paths, key=lambda path: (path in new, *_order(path)))
     is_sweep = _is_sweep([origin_of(path).rank for path in paths])
-    for at, path in enumerate(others):
-        if path not in new or names.is_tied(path):
-            continue
-        why = "" if joins else "files are not joined"
-        if not why:
-            mine = _glance(first, disk, losses=at < COMPARED)
-            other = _glance(path, disk, losses=at < COMPARED)
-            why = _of_two_launches(mine, other)
-            if not why and is_sweep and not _proof(mine, other, _order(first)[0], _order(path)[0]):
-                why = "ranks count from 0, and nothing shows that these are of one launch"
-            shown.add(mine, other)
-        if why:
-            names.tie(path, f"{run}/{Path(path).stem}")
-            if joins:
+    named = names.origin(rest[0]).run
+    while rest:
+        first, *others = rest
+        joined: list[str] = []
+        rest = []
+        run, shown = names.origin(first).run, _Evidence()
+        for at, path in enumerate(others):
+            if path not in new or names.is_tied(path):
+                continue
+            if not joins:
+                names.tie(path, _own_run(path, run))
+                continue
+            why = ""
+            if rotated_from(path)[0] == path and not names_a_launch(path):
+                mine = _glance(first, disk, losses=at < COMPARED)
+                other = _glance(path, disk, losses=at < COMPARED)
+                why = _of_two_launches(mine, other)
+                if not why and is_sweep:
+                    ranks = _order(first)[0], _order(path)[0]
+                    why = "" if _proof(mine, other, *ranks) else _SWEEP
+                if not why:
+                    shown.add(mine, other)
+            (rest if why else joined).append(path)
+            if why and run == named:
                 yield f"{path}: not of the run of {first}, because {why}; --run NAME joins them"
-        else:
-            joined.append(path)
-    if joined:
-        differ = " and ".join(_differing([first, *joined]))
-        yield f"{_listed(first, joined)} are one run: names differ in the {differ} alone{shown}"
+            elif not why and names.origin(path).run != run:
+                names.tie(path, run)
+        if joined:
+            differ = " and ".join(_differing([first, *joined]))
+            yield f"{_listed(first, joined)} are one run: names differ in the {differ} alone{shown}"
+        if rest:
+            names.tie(rest[0], _own_run(rest[0], named))
 
 
 def _join_alike(
@@ -148,16 +172,16 @@ def _of_two_launches(first: Glance, other: Glance) -> str:
     """What shows that two launches wrote the files; "" if nothing does."""
     if first.total and other.total and abs(first.total - other.total) > 1:
         return f"one has {first.total:.0f} steps and the other {other.total:.0f}"
-    if first.start is None or other.start is None:
-        return ""
-    late = abs(first.start - other.start)
-    early, later = sorted((first, other), key=lambda each: each.start or 0.0)
-    gap = (later.start or 0.0) - (early.start or 0.0 if early.end is None else early.end)
-    if early.end is not None and gap > SAME_LAUNCH_SECONDS:
-        return f"one ended {duration(gap)} before the other began"
-    begins = [each.losses.steps[0] for each in (first, other) if each.losses.steps]
-    if late > LATE_SECONDS and len(begins) == 2 and begins[0] == begins[1]:
-        return f"both begin at step {begins[0]}, {duration(late)} apart"
+    if first.start is not None and other.start is not None:
+        early, later = sorted((first, other), key=lambda each: each.start or 0.0)
+        gap = (later.start or 0.0) - (early.end or math.inf)
+        if gap > GAP_SECONDS:
+            return f"one ended {duration(gap)} before the other began"
+    if first.stepped is not None and other.stepped is not None:
+        late = abs(first.stepped - other.stepped)
+        begins = [each.losses.steps[0] for each in (first, other) if each.losses.steps]
+        if late > LATE_SECONDS and len(begins) == 2 and begins[0] == begins[1]:
+            return f"both begin at step {begins[0]}, {duration(late)} apart"
     return ""
 
 
@@ -201,6 +225,12 @@ class _Evidence:
         if self.apart <= LATE_SECONDS:
             found.append(f"begun within {duration(max(self.apart, 1.0))}")
         return "".join(f", {each}" for each in found)
+
+
+def _own_run(path: str, run: str) -> str:
+    origin = origin_of(path)
+    parts = (("node", origin.node), ("rank", origin.rank))
+    return f"{run}/{'-'.join(f'{name}{each}' for name, each in parts if each is not None)}"
 
 
 def _order(path: str) -> tuple[int, str, bool, str]:
@@ -250,10 +280,13 @@ def _looked_at(path: str, inode: int, size: int, losses: bool, disk: Disk) -> Gl
     end = max((when for _, when in row_moments(tail)), default=None) or max(
         moments(tail), default=None
     )
+    loss = FIRST_LOSS.search(head)
+    line = b"" if loss is None else head[: head.find(b"\n", loss.span()[0]) + 1]
     found, total = losses_in(Path(path), head) if losses else (Losses((), ()), None)
     return Glance(
         start,
         end,
+        max(moments(line[-LINE_BYTES:]), default=None),
         found,
         total,
         frozenset(int(one or other) for one, other in _OWN_RANK.findall(head)),

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import lru_cache
 from pathlib import PurePath
 
 from ldlm_monitor.base.chunk import Origin, rotated_from, uncompressed
@@ -35,10 +36,11 @@ _RANK = re.compile(  # health_rank3.jsonl, out.rank-3.log; lora_rank8 is the ran
     r"(?=$|[_.-](?!alpha))",
     re.IGNORECASE,
 )
+_OF_A_PROCESS = re.compile(rf"{_FOLDER.pattern}|attempt_\d+|\d{{1,5}}", re.IGNORECASE)
 _LAST = re.compile(  # workerlog.3 of paddle.distributed.launch, log.txt.rank3 of Detectron2
     r"(?P<name>(?:^|/)workerlog)\.(?P<rank>\d+)$|\.rank(?P<last>\d+)$"
 )
-_LAST_NUMBER = re.compile(r"^(?P<name>.*?)(?P<number>\d{1,5})(?P<rest>\D*)$")
+_LAST_NUMBER = re.compile(r"^(?P<name>.*?)(?<!\d)(?P<number>\d{1,5})(?P<rest>\D*)$")
 _SLURM = re.compile(r"^slurm-\d+(?:[_-]\d+)?$")
 """sbatch's default name, slurm-JOB.out, or slurm-ARRAY_TASK.out of an array job."""
 _ELASTIC = re.compile(
@@ -149,6 +151,23 @@ def _machine(pure: PurePath) -> str | None:
 def _near(pure: PurePath) -> tuple[str, ...]:
     """The folders of a path that may be of one process: the innermost of them."""
     return pure.parts[:-1][-FOLDERS:]
+
+
+def root_of(path: str) -> str:
+    """The folder of a file without what differs between the processes of one launch."""
+    return _root(str(PurePath(path).parent))
+
+
+@lru_cache(maxsize=4096)  # folders; each takes 200 bytes
+def _root(folder: str) -> str:
+    parts = PurePath(folder).parts
+    near = ("#" if _OF_A_PROCESS.fullmatch(part) else part for part in parts[-FOLDERS:])
+    return "/".join((*parts[:-FOLDERS], *near))
+
+
+def names_a_launch(path: str) -> bool:
+    """Whether a path has the name that a launcher gave the launch: a job's, or torchrun's id."""
+    return _by_launcher(path) is not None or _SUBMITIT.match(PurePath(path).stem) is not None
 
 
 def numbered(path: str) -> tuple[str, int] | None:
