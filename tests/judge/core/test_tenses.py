@@ -10,6 +10,7 @@ from ldlm_monitor.base.snapshot import RunView, Snapshot
 from ldlm_monitor.judge.core.monitor import Monitor
 
 START = 1_795_000_000.0
+STALLED = {"TrainingStalled"}
 EXIT_CODE_0 = "ldlm-monitor run: the command ended with exit code 0"
 PEER = "[rank0]: RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [::1]:12"
 TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 1, in f\nKeyError: 3'
@@ -78,6 +79,29 @@ def test_what_belonged_to_an_attempt_is_over_with_the_next_one() -> None:
     (past,) = run.past
     assert (past.kind, past.over_by) == ("incident", "restart")
     assert past.begin < past.end
+
+
+def test_an_alert_that_fires_on_with_another_severity_is_not_over() -> None:
+    log = Log().write(["step 1 loss 2.5"], 2.0).write(
+        [f"step {step} loss 2.5" for step in range(2, 80)], 2.0
+    )
+    seen = set()
+    for _ in range(80):
+        log.wait(30.0)
+        seen |= {each.labels["severity"] for each in log.snapshot.alerts if each.name in STALLED}
+        assert [each for each in log.run.past if each.name in STALLED] == []
+    assert seen
+
+
+def test_a_nan_that_passed_before_the_run_finished_had_recovered() -> None:
+    lines = [*steps(0, 60), *steps(61, 61, "NaN"), *steps(62, 90), EXIT_CODE_0]
+    assert [each.over_by for each in Log().write(lines).end().past] == ["recovered"]
+
+
+def test_what_fails_behind_a_run_that_finished_is_over_with_it() -> None:
+    log = Log().write([*steps(0, 60), EXIT_CODE_0]).wait(30.0)
+    run = log.write([TRACEBACK]).wait(60.0).end()
+    assert (run.state, {each.state for each in log.snapshot.incidents}) <= ("finished", {"ended"})
 
 
 def test_an_alert_that_fired_ends_with_its_attempt() -> None:

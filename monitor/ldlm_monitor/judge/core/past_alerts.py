@@ -1,11 +1,12 @@
 """What was and is over: alerts and incidents of a run, each with what ended it."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.base.incident_view import IncidentView
+from ldlm_monitor.base.names import severity_rank
 from ldlm_monitor.base.snapshot import OverBy, PastView, RunView
 from ldlm_monitor.base.text.sanitize import summary_of
 from ldlm_monitor.judge.incidents.folded_evidence import NONFINITE
@@ -26,17 +27,26 @@ class PastAlerts:
     def __init__(self) -> None:
         self._by_run: dict[str, deque[PastView]] = {}
         self._incidents: dict[str, str | None] = {}  # of firing alerts, by their keys
+        self._fired_at: dict[tuple[str, str], float | None] = {}  # the last of a run and name
 
     def take(self, change: Transition) -> None:
-        """Process a transition; one whose data stopped is not known to be over."""
+        """Process a transition; one whose data stopped is not known to be over.
+
+        Nor is an alert over that fires on with another severity: both changes have one time.
+        """
         run, key = change.labels.get("run", ""), change.key
+        past = self._by_run.get(run, ())
         if not run or change.is_heartbeat:
             return
         if change.state == "firing":
             self._incidents[key] = change.incident
+            self._fired_at[run, change.alert] = change.time
+            if past and (past[-1].name, past[-1].end) == (change.alert, change.time):
+                self._by_run[run].pop()
         elif change.previous == "firing":
             incident = self._incidents.pop(key, None)
-            if change.time is None or change.state not in ("resolved", "ended"):
+            goes_on = self._fired_at.get((run, change.alert)) == change.time
+            if change.time is None or goes_on or change.state not in ("resolved", "ended"):
                 return
             over_by = "recovered" if change.state == "resolved" else _OVER_BY[change.reason]
             found = PastView(
@@ -60,23 +70,29 @@ class PastAlerts:
         """What is over of a run, by its begin. `incidents`: those of the run, of which alerts may
         be a part.
         """
-        found = [*self._by_run.get(run.name, ()), *_incidents(run, incidents)]
+        alerts = self._by_run.get(run.name, ())
+        found = [*alerts, *_incidents(run, incidents, alerts)]
         shown = {each.id for each in incidents}
         kept = (each for each in found if each.kind == "incident" or each.incident not in shown)
         return tuple(sorted(kept, key=lambda each: each.begin))
 
 
-def _incidents(run: RunView, incidents: Sequence[IncidentView]) -> Iterator[PastView]:
+def _incidents(
+    run: RunView, incidents: Sequence[IncidentView], alerts: Collection[PastView]
+) -> Iterator[PastView]:
     for each in incidents:
-        over_by = _OVER_BY.get(each.ended_reason)
+        over_by, of_numbers = _OVER_BY.get(each.ended_reason), each.root.kind == NONFINITE
         # With a run that did not finish, or whose loss was lost, its failure holds.
-        holds = run.state != "finished" or (
-            run.health == "CRITICAL" and each.root.kind == NONFINITE
-        )
+        is_lost = run.health == "CRITICAL" and of_numbers
+        holds = run.state != "finished" or is_lost
         lasts = holds and (over_by == "run_end" or (each.ended_reason == "quiet" and run.ended_at))
         if over_by is None or each.ended_at is None or lasts:
             continue
+        if of_numbers and over_by == "run_end":  # the run went on, and ended before that was sure
+            over_by = "recovered"
+        severities = [one.severity for one in alerts if one.incident == each.id]
         yield PastView(
-            kind="incident", name=each.id, severity="critical", text=each.title,
+            kind="incident", name=each.id, text=each.title,
+            severity=max(severities, key=severity_rank, default="critical"),
             begin=each.began_at, end=each.ended_at, over_by=over_by, incident=each.id,
         )  # fmt: skip

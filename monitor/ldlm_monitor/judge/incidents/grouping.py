@@ -273,8 +273,9 @@ class Incidents:
         # 1.0, a choice: clocks of files differ; more takes an earlier attempt's end for this one's.
         if over is not None and over < incident.opened - 1.0:
             # An earlier attempt ended then, and no line reported the restart. The present one is
-            # over only if a process of it died.
-            over = incident.updated if incident.deadly else None
+            # over only if a process of it died; what fails behind a run that finished is, too.
+            is_over = incident.deadly or facts.state == "finished"
+            over = incident.updated if is_over else None
         if over is not None and incident.state == "open":
             incident.note_end(over, facts.state)
         patience = DEAD_SECONDS if incident.deadly else WENT_ON_SECONDS
