@@ -82,8 +82,10 @@ def test_what_belonged_to_an_attempt_is_over_with_the_next_one() -> None:
 
 
 def test_an_alert_that_fires_on_with_another_severity_is_not_over() -> None:
-    log = Log().write(["step 1 loss 2.5"], 2.0).write(
-        [f"step {step} loss 2.5" for step in range(2, 80)], 2.0
+    log = (
+        Log()
+        .write(["step 1 loss 2.5"], 2.0)
+        .write([f"step {step} loss 2.5" for step in range(2, 80)], 2.0)
     )
     seen = set()
     for _ in range(80):
