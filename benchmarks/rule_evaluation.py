@@ -36,7 +36,7 @@ RANGES = ("ldlm_train_loss", "rate(ldlm_train_loss[5m])", "sum(rate(ldlm_train_l
 WINDOW_SLOTS = 60  # of five minutes
 RANKS = 8
 EVENTS = ("nccl_collective_timeout", "nccl_async_error", "cuda_oom", "slurm_cancelled")
-OF_A_RUN = ("throughput_ratio", "throughput_variation_ratio", "step_time_change_ratio")
+OF_A_RUN = ("throughput_ratio", "throughput_drop_ratio", "throughput_variation_ratio")
 OF_A_RANK = (
     *("loss_zscore", "loss_spike_ratio", "loss_peak_ratio", "loss_rise_ratio", "loss_rise_zscore"),
     *("loss_trend_ratio", "loss_trend_zscore", "loss_slope_ratio", "loss_constant_ratio"),

@@ -45,10 +45,10 @@ class Measured:
     `values`: by quantity and rank (None if the line has none), one value per logged step, in
     order, with NaN and infinities. `step`: the run's last step. `rank_steps`: each rank's last
     logged step. `skipped`: the last skipped steps. `checkpoints`: the steps at which the last
-    checkpoints were saved, rising. `resumed`: the run went back to an earlier step. `begins_anew`:
-    all values are of another training than those before. `at`: Unix seconds of the last step, None
-    where only the order of steps is known. `pace`: quantity and rank whose values give the pace of
-    the run, which changes where a better source or quantity is found.
+    checkpoints were saved, rising. `resumed`: the run went back to an earlier step, or began
+    another attempt. `begins_anew`: all values are of another training than those before. `at`: Unix
+    seconds of the last step, None where only the order of steps is known. `pace`: quantity and rank
+    whose values give the pace of the run, which changes where a better source or quantity is found.
     """
 
     values: Mapping[tuple[str, int | None], array[float]]

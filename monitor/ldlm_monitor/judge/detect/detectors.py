@@ -110,7 +110,7 @@ class Detectors:
         if paces := measured.values.get(measured.pace):
             is_rate = quantity.endswith("_per_second")
             seconds = [1 / rate for rate in positive(paces)] if is_rate else paces
-            self._throughput.update(seconds, measured.at)
+            self._throughput.update(seconds, measured.at, measured.step)
         for (quantity, rank), values in measured.values.items():
             if quantity in RankDetector.reads and rank is not None:
                 self._ranks.update_seconds(rank, values, busy=quantity == BUSY_SECONDS)

@@ -1,4 +1,4 @@
-"""The pace of a run and of its ranks: throughput, change points, stragglers."""
+"""The pace of a run and of its ranks: throughput, lasting drops of it, stragglers."""
 
 import math
 from array import array
@@ -7,174 +7,182 @@ from typing import ClassVar
 
 from ldlm_monitor.base.points import BUSY_SECONDS, PACES
 from ldlm_monitor.judge.detect.detector import Gauges
-from ldlm_monitor.judge.detect.window import (
-    ComparedValues,
-    Groups,
-    RecentValues,
-    Values,
-    exp,
-    median,
-    middle_of,
-    positive,
-    spread,
-)
+from ldlm_monitor.judge.detect.window import RecentValues, Values, exp, median, middle_of, positive
 
-LEARNED = 100
-"""Values that give a level and its noise. A choice: more take longer, 100 err by 12 % in noise."""
-# Choices, in units of the noise s. `ChangePoint` gives the delays and false alarms that follow.
-DRIFT = 1.25  # smaller finds smaller shifts, but sums up noise
-LIMIT = 12.0  # smaller reports sooner, but more false alarms
-CLIP = 3.0  # smaller limits an outlier, but delays large shifts
-LEAST_NOISE = 0.02
-"""Least noise of a logarithm, 2 %. A choice: more hides changes of a few percent; less would report
-changes of some tenths of a percent in a run with a steady pace."""
+STRETCH_SECONDS = 10.0
+"""Least seconds of a stretch. A choice: more delay the alert, less follow a save or a hiccup."""
+STRETCH_STEPS = 10  # least steps of a stretch. A choice: up to four of them evaluate or save
+STRETCH_VALUES = 3  # least values of a stretch, in logs with a line in many steps
+MOST_IN_STRETCH = 1000  # values. A choice: clocks that hardly move must not collect all
+OUTLIERS = 5
+"""One in so many values of a stretch, the slowest, does not count: evaluations, saves. A choice:
+more would hide a data loader that is late at every fourth step."""
+FIRST = 5
+"""Stretches that give a level, about a minute. A choice: more delay the gauges; of fewer, most
+would be first steps, which compile."""
+USUAL = 360
+"""Last usual stretches, an hour or more. A choice: of fewer, a pace that falls bit by bit would be
+the usual one before it counts as a drop."""
+PRESENT = 3  # stretches whose median is the present pace. A choice: more react later
+LATEST = 15  # stretches whose median is that of a drop. A choice: more follow its change later
+UPPER, UPPER_SIGMAS = 0.9, 1.2816
+"""The quantile that gives the noise, and how many deviations of a normal distribution it is above
+the median. A choice: a higher one is a single outlier, at a lower one slow data would be none."""
+LEAST_NOISE = 0.12
+"""Least noise of a logarithm, 12 %. A choice: less reports changes that nobody acts on."""
+# Choices, in units of the noise.
+DRIFT = 1.75  # smaller finds smaller drops, but sums up what is slow for half of the time
+LIMIT = 3.5  # smaller reports sooner, but more false alarms
+CLIP = 3.0  # smaller limits an outlier, but delays large drops
+MOST = 6.0  # of the sum: a pace that is back is so after four stretches
+VARIATION = 50
+"""Steps whose variation is computed. A choice: more react later, and that of 50 errs by 10 %."""
 
 
-class ChangePoint:
-    """A two-sided CUSUM on values above 0, with clipped scores against outliers (Page 1954).
+class LastingDrop:
+    """A one-sided CUSUM (Page 1954) of the paces of stretches, in seconds, which lasts.
 
-    With m and s the median and 1.4826 median absolute deviations (at least 0.02) of the
-    logarithms of the first 100 values, and z = (ln(x) - m) / s clipped to [-3, 3], the sums
+    With m and q the median and the 0.9 quantile of the logarithms of up to 360 usual stretches,
+    s = (q - m) / 1.28 but at least 0.12, and z = (ln(x) - m) / s clipped to [-3, 3], the sum
 
-        up = max(0, up + z - 1.25)      down = max(0, down - z - 1.25)
+        sum = min(max(0, sum + z - 1.75), 6)
 
-    report a change above 12. In normal noise (simulated), a shift by 3 s is found after 9 values on
-    average, by 2 s after 19, by 1.85 s after 23. Noise alone passes 12 once in about e^30 values
-    (Siegmund 1985); an outlier adds at most 1.75, so that seven in a row are needed. After a
-    change the level is learned anew from the 100 values that follow.
+    begins a drop above 3.5 and ends it at 0. In a steady run three stretches that take 1.43 times
+    as long are a drop; where some are slow by nature, s is large. While the sum is above 0 no
+    stretch becomes usual, so that a drop lasts until the pace is back. Then the last 15 of it do:
+    what comes again and again is no drop at last. A faster pace becomes usual with half of the
+    stretches, and so does one that is less than 20 % slower.
 
-    `ratio` is the level after the last of `changes` changes over the level before, 1 without one.
+    `since`: where the drop began, as it was added; None without one.
     """
 
     def __init__(self) -> None:
-        self.ratio = 1.0
-        self.changes = 0
-        self._unlearned = Groups(LEARNED)
-        self._level = self._noise = 0.0
-        self._above = _Excursion()
-        self._below = _Excursion()
+        self.since: float | None = None
+        self._usual = RecentValues(USUAL)
+        self._present = RecentValues(PRESENT)
+        self._known = False
+        self._level, self._noise = 0.0, LEAST_NOISE
+        self._sum, self._onset = 0.0, 0.0
+        self._suspected = RecentValues(LATEST)
 
-    def update(self, values: Values) -> None:
-        """Add the next values, finite and above 0."""
-        for value in map(math.log, values):
-            if self._noise:
-                score = min(max((value - self._level) / self._noise, -CLIP), CLIP)
-                # Both sums stay 0 for four in five values of a steady pace.
-                if abs(score) > DRIFT or self._above.total or self._below.total:
-                    self._watch(value, score)
-                continue
-            for group in self._unlearned.extend((value,)):
-                self._level = median(group)
-                self._noise = max(spread(group, self._level), LEAST_NOISE)
+    @property
+    def ratio(self) -> float | None:
+        """The usual seconds over the median of the last three stretches; None at first."""
+        return exp(self._level - median(self._present.values)) if self._known else None
 
-    def _watch(self, value: float, score: float) -> None:
-        for excursion, step in ((self._above, score - DRIFT), (self._below, -score - DRIFT)):
-            excursion.add(value, step)
-            if excursion.total > LIMIT:
-                self.ratio = exp(median(excursion.values) - self._level)
-                self.changes += 1
-                self._noise = 0.0
-                self._above, self._below = _Excursion(), _Excursion()
-                return
+    @property
+    def share(self) -> float:
+        """By which share the median pace of the drop's last 15 stretches is lower; 0 in none."""
+        if self.since is None:
+            return 0.0
+        return max(1 - exp(self._level - median(self._suspected.values)), 0.0)
 
-
-class _Excursion:
-    """A sum that never falls below 0, and the values since it left 0."""
-
-    def __init__(self) -> None:
-        self.total = 0.0
-        self.values = array("d")
-
-    def add(self, value: float, step: float) -> None:
-        self.total = max(0.0, self.total + step)
-        if self.total:
-            self.values.append(value)
-        elif self.values:
-            self.values = array("d")
-
-
-GRAIN_SECONDS = 1.0
-"""Faster steps are compared by the mean of so many seconds. A choice: half of the window, 495 s,
-must outlast the two minutes that `ThroughputDrop` waits; more delay the gauge."""
-MOST_IN_GRAIN = 1000  # steps of one mean. A choice: clocks that hardly move must not collect all
-PACE_WINDOW = 1000
-"""Values compared. A choice: half of them at a new pace make it usual, so more alert for longer."""
-PACE_RECENT = 10
-"""Last values. A choice: more react later; of fewer, the median would follow the up to four
-slow steps at an evaluation."""
-PACE_LEAST = 50
-"""Values needed before the last 10. A choice: more delay the gauge, first steps compile kernels."""
-VARIATION = 50
-"""Steps whose variation is computed. A choice: more react later, and that of 50 errs by 10 %."""
+    def add(self, seconds: float, began: float) -> None:
+        """Add the pace of the next stretch, finite and above 0, and where it began."""
+        value = math.log(seconds)
+        self._present.extend((value,))
+        score = min(max((value - self._level) / self._noise, -CLIP), CLIP)
+        if not self._sum:
+            self._onset = began
+        if self._known:
+            self._sum = min(max(0.0, self._sum + score - DRIFT), MOST)
+        self._suspected.extend((value,))
+        if self._sum > LIMIT:
+            self.since = self._onset  # which stays as it is until the sum is 0
+        elif not self._sum:
+            self._usual.extend(self._suspected.values)
+            ranked = sorted(self._usual.values)
+            self._level = middle_of(ranked)
+            upper = ranked[int(UPPER * (len(ranked) - 1))] - self._level
+            self._noise = max(upper / UPPER_SIGMAS, LEAST_NOISE)
+            self._suspected, self.since = RecentValues(LATEST), None
+            self._known = len(ranked) >= FIRST
 
 
 class ThroughputDetector:
     """The seconds of a step (or of a sample, a token) against their past, as these gauges.
 
-    - `throughput_ratio`: the usual seconds, the median of up to 990 values before the last 10,
-      over the median of those 10. A value is of a logged step, or the mean of the steps of
-      about a second. Below 1 the run is slower than it was. A new pace becomes the usual one
-      when it has held for half of the window.
-    - `throughput_variation_ratio`: standard deviation over mean of the last 50 steps.
-    - `step_time_change_ratio`: `ChangePoint.ratio` of the seconds, above 1 if slower.
+    They are compared by stretches: at least ten steps, ten seconds and three values, of which the
+    slowest fifth does not count.
+
+    - `throughput_ratio`: the usual seconds over those of the last three stretches. Below 1 the
+      run is slower than it was.
+    - `throughput_drop_ratio`: `LastingDrop.share`.
+    - `throughput_drop_step`: the step since which there is one.
+    - `throughput_variation_ratio`: standard deviation over mean of the last 50 values.
     """
 
     reads = PACES
     gauges: ClassVar[Gauges] = {
         "throughput_ratio": "The present pace over the usual one.",
+        "throughput_drop_ratio": "Share by which the pace is lastingly lower; 0 if it is not.",
+        "throughput_drop_step": "Step since which the pace is lastingly lower.",
         "throughput_variation_ratio": "Deviation over mean of the last 50 step times.",
-        "step_time_change_ratio": (
-            "Step time after the last lasting change over step time before it."
-        ),
     }
 
     def __init__(self) -> None:
-        self._window = ComparedValues(PACE_WINDOW, PACE_RECENT)
+        self._drop = LastingDrop()
         self._last = RecentValues(VARIATION)
-        self._change = ChangePoint()
+        self._stretch = array("d")
+        self._size = STRETCH_STEPS
+        self._began: float | None = None
         self._at: float | None = None
-        self._in_grain = 1
-        self._rest = array("d")
+        self._step: int | None = None
 
-    def update(self, seconds: Values, at: float | None = None) -> None:
+    def update(self, seconds: Values, at: float | None = None, step: int | None = None) -> None:
         """Add the seconds of the next steps; those not finite or not above 0 are ignored.
 
-        `at`: Unix seconds of the last of them; None if they have no times, or as before.
+        `at`: Unix seconds of the last of them; `step`: its number; None if they have none.
         """
         seconds = positive(seconds)
         if not seconds:
             return
-        if at is not None:
-            if self._at is not None and at > self._at:
-                in_grain = round(GRAIN_SECONDS * len(seconds) / (at - self._at))
-                # A companion that is found late brings what it has at once: then at most twice.
-                self._in_grain = min(max(in_grain, 1), 2 * self._in_grain, MOST_IN_GRAIN)
-            self._at = at
-        self._window.extend(self._grains(seconds))
+        before = step if self._step is None else self._step
+        stride = 0.0 if step is None or before is None else (step - before) / len(seconds)
+        self._fit(len(seconds), at, stride)
         self._last.extend(seconds)
-        self._change.update(seconds)
+        taken = 0
+        while len(self._stretch) + len(seconds) - taken >= self._size:
+            end = taken + max(self._size - len(self._stretch), 1)
+            self._stretch.extend(seconds[taken:end])
+            self._end_stretch()
+            taken = end
+            self._began = None if before is None else before + taken * stride
+        self._stretch.extend(seconds[taken:])
+        self._step = step
 
-    def _grains(self, seconds: Values) -> Values:
-        size, joined = self._in_grain, self._rest + array("d", seconds)
-        if size == 1:
-            self._rest = array("d")
-            return joined
-        starts = range(0, len(joined) - size + 1, size)
-        self._rest = joined[len(starts) * size :]
-        # Means can be beyond the largest float, or below the smallest.
-        return positive([sum(joined[start : start + size]) / size for start in starts])
+    def _fit(self, count: int, at: float | None, stride: float) -> None:
+        if at is None:
+            return
+        if self._at is not None and at > self._at:
+            in_seconds = STRETCH_SECONDS * count / (at - self._at)
+            in_steps = STRETCH_STEPS / max(stride, 1.0)
+            size = max(math.ceil(in_seconds), math.ceil(in_steps), STRETCH_VALUES)
+            # A companion that is found late brings what it has at once: then at most twice.
+            self._size = min(size, 2 * self._size, MOST_IN_STRETCH)
+        self._at = at
+
+    def _end_stretch(self) -> None:
+        ranked = sorted(self._stretch)
+        kept = ranked[: len(ranked) - math.ceil(len(ranked) / OUTLIERS)]
+        del self._stretch[:]
+        began = math.nan if self._began is None else self._began
+        for mean in positive([sum(kept) / len(kept)]):  # which can be beyond the largest float
+            self._drop.add(mean, began)
 
     def measures(self) -> Iterator[tuple[str, float]]:
         """The gauges with enough values: each name without `ldlm_detect_`, and its value."""
-        before, last = self._window.before, self._last.values
-        if len(before) >= PACE_LEAST:
-            yield "throughput_ratio", middle_of(before) / median(self._window.recent)
+        ratio, since, last = self._drop.ratio, self._drop.since, self._last.values
+        if ratio is not None:
+            yield "throughput_ratio", ratio
+            yield "throughput_drop_ratio", self._drop.share
+        if since is not None and since >= 0:
+            yield "throughput_drop_step", round(since)
         if len(last) >= VARIATION:
             mean = sum(last) / VARIATION
             # A square can be beyond the largest float and raise, which `hypot` avoids.
             deviation = math.hypot(*(each - mean for each in last)) / math.sqrt(VARIATION)
             yield "throughput_variation_ratio", deviation / mean
-            yield "step_time_change_ratio", self._change.ratio
 
 
 RANK_RECENT = 20

@@ -98,7 +98,7 @@ class Progress:
             yield RankView(rank=rank, step=step, seen_at=at, phase=phase, mesh=mesh)
 
     def take_durations(self) -> tuple[array[float], bool]:
-        """Seconds per step since the last call, and whether the run resumed at an earlier step."""
+        """Seconds per step since the last call, and whether the run resumed or began anew."""
         durations, self._durations.fresh = self._durations.fresh, array("d")
         resumed, self._durations.resumed = self._durations.resumed, False
         return durations, resumed
@@ -110,14 +110,18 @@ class Progress:
             self.skipped.append(step if isinstance(step, int) else self.step or 0)
 
     def begin_attempt(self) -> None:
-        """Measure the pace from here on: the time between two attempts is no step's."""
-        self._recent.clear()
-        self._durations.pause()
+        """Learn the pace anew: what lies between attempts is no step, and nodes may be others."""
+        self._leave_out()
+        self._durations.resumed = True
 
     def shift(self, seconds: float) -> None:
         """Leave a clock's jump of `seconds` out of the time since the last step and the pace."""
         self._life.shift(seconds)
-        self.begin_attempt()
+        self._leave_out()
+
+    def _leave_out(self) -> None:
+        self._recent.clear()
+        self._durations.pause()
 
     def save_checkpoint(self, path: str = "") -> None:
         """Store that a checkpoint was saved at the present step, once for several reports."""
