@@ -46,7 +46,7 @@ class AccountedSteps:
             for each in rows.singly():  # a step among them may begin an epoch, or resume
                 self.observe(each, stalled=stalled)
             return
-        step = self._step_of(rows)
+        step = self._step_of(rows, stalled=stalled)
         path, own = rows.last.position.path, self._files.get(rows.last.position.path)
         if step is None or not self._is_of_leader(rows):
             return
@@ -124,17 +124,23 @@ class AccountedSteps:
             self._files.clear()
         return (source, rows.last.rank) == self._key
 
-    def _step_of(self, rows: FileRows) -> int | None:
-        """The last step over all epochs; a count if the log has none; None for no step."""
+    def _step_of(self, rows: FileRows, *, stalled: bool) -> int | None:
+        """The last step over all epochs; a count if the log has none; None for no step.
+
+        Steps that begin again after a stall are taken again; otherwise another epoch begins.
+        """
         sample = rows.last
         if sample.step is None:
             counts = self._key is None or (self._is_counted and rows.source <= self._key[0])
             return self._step + 1 if counts and "loss" in sample.values else None
-        if sample.epoch is None or self._is_counted:
+        if self._is_counted:
             return sample.step
         last = self._files.get(sample.position.path)
         step = sample.step + self._offset
-        begins = self._epoch is not None and sample.epoch > self._epoch
+        if sample.epoch is None:
+            begins = rows.fall == "begin" and not stalled
+        else:
+            begins = self._epoch is not None and sample.epoch > self._epoch
         if last is not None and step < last and begins:
             self._offset = last
             step = sample.step + last

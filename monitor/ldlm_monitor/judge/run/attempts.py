@@ -8,12 +8,9 @@ import re
 
 from ldlm_monitor.base.records import Event, Record, Sample
 from ldlm_monitor.judge.run.endings import VICTIM_SECONDS, is_fatal
-from ldlm_monitor.judge.run.file_rows import FileSteps
+from ldlm_monitor.judge.run.file_rows import LEAST_FALL, Fall, FileSteps
 from ldlm_monitor.logs.parse.meanings import meaning_of
 
-LEAST_FALL = 0.01
-"""A step that falls by this share of the last one, and by more than 1, falls back. A choice: bars
-and lines of one file count from 1 and from 0, and ranks print at slightly different steps."""
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")  # of an error: pids, ports and addresses differ
 
 
@@ -97,17 +94,20 @@ class Attempts:
             return self._begin(self.number + 1, launched=True)
         return False
 
-    def begins_at(self, sample: Sample, last: int | None, *, over: bool) -> bool:
+    def begins_at(self, sample: Sample, last: int | None, *, over: bool, where: Fall) -> bool:
         """Whether a sample with a step begins another attempt.
 
-        `last`: the last step of its file and rank. `over`: an end came since.
+        `last`: the last step of its file and rank. `over`: an end came since, or a stall.
+        `where` it falls to.
         """
         before, self.epoch = self.epoch, sample.epoch
         fall = 0 if last is None or sample.step is None else last - sample.step
         back = fall > max(1, LEAST_FALL * (last or 0))
         rises = before is not None and sample.epoch is not None and sample.epoch > before
+        if back and where == "anew":
+            return self._begin(self.number + 1, launched=True)
         if not back or rises or not over:
-            self.counts_in_epoch = self.counts_in_epoch or back
+            self.counts_in_epoch |= back and (rises or where != "back")
             return False
         if self.counts_in_epoch and sample.epoch is None:
             return False

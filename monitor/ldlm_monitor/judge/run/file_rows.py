@@ -1,14 +1,26 @@
 """Rows of one file and rank, as a run's owners of steps get them: a sample is a block of one."""
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import lru_cache
+from typing import Literal
 
 from ldlm_monitor.base.records import Position, Sample, SampleBlock, row_source
 from ldlm_monitor.logs.parse import is_rows, is_tracker
 
 _ALONE = (0,)  # the place of a sample among its rows
+LEAST_FALL = 0.01
+"""A step that falls by this share of the last one, and by more than 1, falls back. A choice: bars
+and lines of one file count from 1 and from 0, and ranks print at slightly different steps."""
+COMPARED = 20
+"""Last losses that show what was learned. A choice: the range of fewer misses a bad batch, a first
+attempt of fewer rows has hardly learned."""
+
+Fall = Literal["", "back", "begin", "anew"]
+"""Where a step falls to: nowhere; a step after the first, which is a resume; the first, as where
+steps count within an epoch; the first, and with it the loss: another training, untrained."""
 
 
 class ValueSource(IntEnum):
@@ -45,7 +57,7 @@ class FileRows:
 
     `steps` rise, and are empty where the record has none. `times`: when each row was logged, Unix
     seconds if `timed`, else only an order. `previous`: the step before the first row. `block` has
-    all rows, `last` among them; it is None for a single record.
+    all rows, `last` among them; it is None for a single record. `fall`: of the first row.
     """
 
     last: Sample
@@ -55,6 +67,7 @@ class FileRows:
     previous: int | None
     timed: bool = True
     block: SampleBlock | None = None
+    fall: Fall = ""
 
     def __len__(self) -> int:
         return len(self.times)
@@ -133,13 +146,19 @@ class FileRows:
             return None
         block = self.block.part(1, len(self))
         return replace(
-            self, steps=block.steps, times=self.times[1:], previous=self.steps[0], block=block
+            self,
+            steps=block.steps,
+            times=self.times[1:],
+            previous=self.steps[0],
+            block=block,
+            fall="",
         )
 
     def _alone(self, place: int) -> "FileRows":
         previous = self.steps[place - 1] if place else self.previous
         steps, times = self.steps[place : place + 1], self.times[place : place + 1]
-        return FileRows(self.sample(place), self.source, steps, times, previous, self.timed)
+        sample, fall = self.sample(place), self.fall if place == 0 else ""
+        return FileRows(sample, self.source, steps, times, previous, self.timed, fall=fall)
 
 
 class FileSteps:
@@ -151,6 +170,10 @@ class FileSteps:
     def __init__(self) -> None:
         self.last: dict[tuple[str, int | None], int] = {}
         self.lived: set[str] = set()
+        self._reached: dict[tuple[str, int | None], int] = {}  # the last steps, of any attempt
+        self._first: int | None = None  # the training's first step
+        self._untrained: float | None = None  # its first loss
+        self._losses: deque[float] = deque(maxlen=COMPARED)
 
     def __bool__(self) -> bool:
         return bool(self.last)
@@ -167,7 +190,39 @@ class FileSteps:
         else:
             block, last, steps = None, item, () if item.step is None else (item.step,)
         previous = self.last.get((last.position.path, last.rank))
-        return FileRows(last, source_of(last), steps, times, previous, timed, block)
+        rows = FileRows(last, source_of(last), steps, times, previous, timed, block)
+        if steps:
+            rows.fall = self._fall(rows.first())
+            self._learn(rows)
+        return rows
+
+    def _fall(self, first: FileRows) -> Fall:
+        """Where the step of a row falls to from the last one of its file and rank."""
+        (step,), last = first.steps, self._reached.get(first.key)
+        if last is None or last - step <= max(1, LEAST_FALL * last):
+            return ""
+        total = first.last.values.get("total_steps", 0)
+        if self._first is None or step > self._first:
+            return "back"
+        untrained, loss = self._untrained, first.last.values.get("loss")
+        if loss is not None and untrained is not None and len(self._losses) == COMPARED:
+            least, most = min(self._losses), max(self._losses)
+            if min(loss, untrained) > most + (most - least):
+                return "anew"
+        return "back" if last < total else "begin"
+
+    def _learn(self, rows: FileRows) -> None:
+        """Store the steps and losses of rows."""
+        self._reached[rows.key] = rows.steps[-1]
+        if rows.fall == "anew":
+            self._first = self._untrained = None
+            self._losses.clear()
+        if self._first is None:
+            self._first = rows.steps[0]
+        if losses := rows.column("loss"):
+            if self._untrained is None:
+                self._untrained = losses[0]
+            self._losses.extend(losses[-COMPARED:])
 
     def clear(self) -> None:
         """Forget the steps: others begin."""
@@ -175,7 +230,8 @@ class FileSteps:
 
     def continue_file(self, before: str, path: str) -> None:
         """See `Fleet.continue_file`."""
-        for file, rank in [key for key in self.last if key[0] == before]:
-            self.last[path, rank] = self.last.pop((file, rank))
+        for steps in (self.last, self._reached):
+            for file, rank in [key for key in steps if key[0] == before]:
+                steps[path, rank] = steps.pop((file, rank))
         if before in self.lived:
             self.lived.add(path)

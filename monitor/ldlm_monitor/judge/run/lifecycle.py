@@ -154,7 +154,8 @@ class Lifecycle:
         return (self.state, self._late) != before
 
     def observe(self, found: Sequence[FileRows]) -> bool:
-        """Process rows; True if a training begins anew: its epochs count from the first again.
+        """Process rows; True if a training begins anew: its epochs count from the first again, or
+        its steps do and the loss is that of an untrained model.
 
         Of more than one row, `only_advances` is true: the last is judged, the others count.
         """
@@ -183,7 +184,9 @@ class Lifecycle:
                 self._advance(None, sample.position, at)
         else:
             before = rows.steps[-2] if len(rows.steps) > 1 else rows.previous
-            if self.attempts.begins_at(sample, before, over=self._is_over):
+            fall = rows.fall if len(rows.steps) == 1 else ""
+            over = self._is_over or self._stalled
+            if self.attempts.begins_at(sample, before, over=over, where=fall):
                 self._move("launch", at)
                 self.goal.note(sample)
             if not self._stride and sample.step == self.progress_step and sample.source != "bar":
@@ -194,7 +197,7 @@ class Lifecycle:
                 self.goal.observe(sample.step, sample.values, self._stride)
         moves = advanced != (self.last_progress_at, self.progress_position)
         self._places.observe(sample, self._stride, moves=moves, ends_epoch=self.goal.ends_epoch)
-        return begins or (after_death and not self.steps)
+        return begins or rows.fall == "anew" or (after_death and not self.steps)
 
     def only_advances(self, found: Sequence[TimedRows]) -> bool:
         """Whether rows only advance the run, with rising steps in each file: it is running, and

@@ -49,7 +49,8 @@ class Move:
 MOVES: Final[dict[MoveName, Move]] = {
     "launch": Move(
         "another start in a file that has steps or an end (an event that means `start` or "
-        "`restart`), a step that falls after an end, a first epoch after an end",
+        "`restart`), a step that falls after an end or a stall, or with its loss to the first "
+        "ones, a first epoch after an end",
         PHASES,
         "starting",
         frozenset({"silence", "pause", "doubtful end", "end", "place", "goal"}),
