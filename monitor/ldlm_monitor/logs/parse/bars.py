@@ -7,7 +7,7 @@ its description, if it has no description and counts iterations, or if it shows 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -226,6 +226,9 @@ class BarRecords:
         self._evaluated = True
         self._finished = False
         self._total = 0
+        self._trained_to = -1  # the step of the training's last bar
+        self._heading: int | None = None  # that step at an epoch's heading, until the next bar
+        self._in_epoch = False
         # Offset and repr of the last sample of `peek`: a repr, as NaN is not equal to NaN.
         self._peeked: tuple[int, str] = (-1, "")
 
@@ -246,9 +249,29 @@ class BarRecords:
         self._total = total
         return "train"
 
+    def note_epoch(self) -> None:
+        """Note a line that is the heading of an epoch: the next bar may be that epoch's alone."""
+        self._heading = self._trained_to
+
+    def _placed(self, bar: BarReading) -> BarReading:
+        """A bar of the training as one of its epoch, where it begins anew under each heading."""
+        if bar.phase != "train":
+            return bar
+        if self._heading is not None:
+            self._in_epoch = bar.step <= self._heading or self._heading < 0
+            self._heading = None
+        self._trained_to = bar.step
+        if not self._in_epoch:
+            return bar
+        values = {name: value for name, value in bar.values.items() if name != "total_steps"}
+        if "progress" in values:
+            values["epoch_progress"] = values.pop("progress")
+        return replace(bar, phase="epoch", values=values)
+
     def records(self, bar: BarReading, place: RecordPlace, text: bytes) -> list[Record]:
         """The lifecycle events and the sample of a bar, which is at the start of `text`."""
         found: list[Record] = []
+        bar = self._placed(bar)
         for change in self._changes(bar):
             total: dict[str, FieldValue] = {"total": bar.total} if bar.total else {}
             found.append(place.made(change, text_of(text[: bar.end]), total))
@@ -261,7 +284,7 @@ class BarRecords:
 
     def peek(self, bar: BarReading, place: RecordPlace) -> list[Record]:
         """The sample of a bar in an unfinished record; none if equal to that of the last peek."""
-        sample = _sample(bar, place)
+        sample = _sample(self._placed(bar), place)
         shown = (place.offset, repr(sample))
         if sample is None or shown == self._peeked:
             return []

@@ -64,7 +64,8 @@ _POD = re.compile(
 )
 """A pod of an indexed Job, a StatefulSet or a PyTorchJob: its run consists of all such pods. Jobs
 append 5 random characters."""
-_MLFLOW = re.compile(r"(?:^|/)(?P<run>[0-9a-f]{32})/metrics/")  # mlruns/EXPERIMENT/RUN/metrics/
+_MLFLOW = re.compile(r"(?:^|/)(?:mlruns/[^/]+/(?P<named>[^/]+)|(?P<run>[0-9a-f]{32}))/metrics/")
+"""mlruns/EXPERIMENT/RUN/metrics/; a store can have another folder, a run an id of its own."""
 _EVENT_FILE = "events.out.tfevents."  # beginning of the names of TensorBoard's event files
 _EVALUATIONS = frozenset({"validation", "val", "eval", "test"})
 """Folders in which Keras and other trainers log evaluations: the run's name is one folder up."""
@@ -111,7 +112,7 @@ def _by_launcher(path: str) -> Origin | None:
         pod = _POD.match(pod_log["pod"])
         return Origin(pod["job"], node=pod["index"]) if pod else Origin(pod_log["pod"])
     if mlflow := _MLFLOW.search(path):
-        return Origin(mlflow["run"])
+        return Origin(mlflow["named"] or mlflow["run"])
     return None
 
 

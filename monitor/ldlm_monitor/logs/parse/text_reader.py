@@ -146,6 +146,8 @@ class TextReader:
         events = claims.events
         if claims.ignored:
             file.ignored = (envelope.stream, record.line.number)
+        if claims.epoch:
+            file.bars.note_epoch()
         if not envelope.shell and not record.is_ours:
             closed = record.line.closed
             bar = None

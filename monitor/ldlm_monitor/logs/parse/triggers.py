@@ -32,16 +32,18 @@ from ldlm_monitor.logs.parse.meanings import CarriedMeaning
 from ldlm_monitor.logs.parse.patterns import Pattern, checked_pattern, compile_pattern
 
 Rule: TypeAlias = (
-    Bars | LineRule | EventRule | Literal["json", "ignored", "learn"]
+    Bars | LineRule | EventRule | Literal["json", "ignored", "epoch", "learn"]
 )  # what a trigger selects
 Part: TypeAlias = tuple[int | None, Any]
 """A byte of `MARKS` with the database of triggers that contain it; None with that of the others."""
 
-_OURS: tuple[tuple[str, Literal["json", "ignored", "learn"]], ...] = (
+_OURS: tuple[tuple[str, Literal["json", "ignored", "epoch", "learn"]], ...] = (
     (r"^\{\"", "json"),  # a record that begins like a JSON object
     # Python prints these before the traceback of an exception that ends nothing.
     (r"Exception ignored in", "ignored"),
     (r"--- Logging error ---", "ignored"),
+    # A line that has no more than the number of an epoch.
+    (r"(?i)^\W{0,8}epoch[ :#=\[]{1,3}\d{1,9}(?: ?(?:/|of) ?\d{1,9})?\W{0,8}$", "epoch"),
     *((trigger, "learn") for trigger in LEARNED),
 )
 """Triggers of the parser itself, and the claims that they give."""
@@ -72,7 +74,7 @@ class Claims:
     `learn`: the record may have metrics of unknown form. `bar`: the record may have a progress
     bar. `alone`: the record may have a bar, and its other triggers, if any, are of `lines`.
     `json`: the record begins like a JSON object. `ignored`: the record announces the traceback of
-    an exception that Python ignores.
+    an exception that Python ignores. `epoch`: the record is the heading of an epoch.
     """
 
     bar: bool = False
@@ -81,6 +83,7 @@ class Claims:
     events: Sequence[EventRule] = ()
     json: bool = False
     ignored: bool = False
+    epoch: bool = False
     learn: bool = False
 
 
@@ -140,7 +143,8 @@ class Rules:
         events = [rule for rule in rules if isinstance(rule, EventRule)]
         bar, json, ignored = self.bars in rules, "json" in rules, "ignored" in rules
         alone = bar and not (events or json or ignored)
-        return Claims(bar, alone, lines, events, json, ignored, learn="learn" in rules)
+        epoch, learn = "epoch" in rules, "learn" in rules
+        return Claims(bar, alone, lines, events, json, ignored, epoch=epoch, learn=learn)
 
 
 def compiled(files: tuple[Path, ...] = ()) -> Rules:
