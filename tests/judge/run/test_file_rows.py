@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import accumulate, pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.base.records import Position, SampleBlock, TimedRows
+from ldlm_monitor.base.records import Position, Sample, SampleBlock, TimedRows
 from ldlm_monitor.judge.run.file_rows import FileSteps
 from ldlm_monitor.judge.run.stall import Stall
 from ldlm_monitor.judge.run.training_run import TrainingRun
@@ -132,3 +133,38 @@ def test_an_epoch_counts_all_its_rows_however_many_come_at_once() -> None:
     for size in (1, 5, 20):
         assert read_in(size, 960, total_epochs=10).life.state == "stalled"
         assert read_in(size, 1000, total_epochs=10).life.state == "finished"
+
+
+@pytest.mark.parametrize(
+    ("step", "loss", "total", "fall"),
+    [
+        (50, 5.0, None, ""),
+        (49, 5.0, None, ""),
+        (30, 9.0, None, "back"),
+        (1, 9.0, None, "anew"),
+        (1, 2.1, None, "begin"),
+        (1, None, None, "begin"),
+        (1, 2.1, 50, "begin"),
+        (1, 2.1, 400, "back"),
+    ],
+)
+def test_a_step_falls_back_or_to_the_first_one_with_its_loss_or_without(
+    step: int, loss: float | None, total: int | None, fall: str
+) -> None:
+    """Of 50 steps whose loss fell from 10 to 2."""
+    steps = FileSteps()
+
+    def fallen(step: int, loss: float | None) -> str:
+        values = {"loss": loss, "total_steps": total}
+        sample = Sample(
+            run="r",
+            step=step,
+            values={name: float(value) for name, value in values.items() if value is not None},
+            source="text",
+            position=Position("a.log", step, 0),
+        )
+        return steps.rows(sample, [NOW], timed=True).fall
+
+    for each in range(1, 51):
+        assert fallen(each, max(2 + each % 2 / 10, 10 - (each - 1) / 3)) == ""
+    assert fallen(step, loss) == fall
