@@ -36,17 +36,19 @@ class AccountedSteps:
         self._epoch: float | None = None
         self._offset = 0
         self._untimed = False
+        self._stalled = False  # since the last counted step, as any file of the run shows
 
     def observe(self, rows: FileRows, *, stalled: bool) -> None:
         """Add rows; `stalled`: the run was, until the first of them."""
         self._untimed = self._untimed or not rows.timed
+        self._stalled = self._stalled or stalled
         if not rows.timed:
             return
         if len(rows.times) > 1 and (self._offset or rows.steps[0] <= self._step):
             for each in rows.singly():  # a step among them may begin an epoch, or resume
                 self.observe(each, stalled=stalled)
             return
-        step = self._step_of(rows, stalled=stalled)
+        step = self._step_of(rows)
         path, own = rows.last.position.path, self._files.get(rows.last.position.path)
         if step is None or not self._is_of_leader(rows):
             return
@@ -61,7 +63,7 @@ class AccountedSteps:
                 steps,
                 moments,
                 exact=times is not None,
-                stalled=stalled,
+                stalled=self._stalled,
                 took=_seconds(next(iter(rows.column("step_seconds")), None)),
                 waits=[*map(_seconds, rows.column("data_seconds"))],
             )
@@ -69,7 +71,7 @@ class AccountedSteps:
             return  # repeated, or of a file that is behind another one
         else:
             self.account.resume(step, moments[0])
-        self._step = step
+        self._step, self._stalled = step, False
 
     def continue_file(self, before: str, path: str) -> None:
         """See `Fleet.continue_file`."""
@@ -124,7 +126,7 @@ class AccountedSteps:
             self._files.clear()
         return (source, rows.last.rank) == self._key
 
-    def _step_of(self, rows: FileRows, *, stalled: bool) -> int | None:
+    def _step_of(self, rows: FileRows) -> int | None:
         """The last step over all epochs; a count if the log has none; None for no step.
 
         Steps that begin again after a stall are taken again; otherwise another epoch begins.
@@ -138,7 +140,7 @@ class AccountedSteps:
         last = self._files.get(sample.position.path)
         step = sample.step + self._offset
         if sample.epoch is None:
-            begins = rows.fall == "begin" and not stalled
+            begins = rows.fall == "begin" and not self._stalled
         else:
             begins = self._epoch is not None and sample.epoch > self._epoch
         if last is not None and step < last and begins:
