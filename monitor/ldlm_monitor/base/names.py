@@ -66,6 +66,7 @@ PAST_TIMES = frozenset({LAST_EVENT, LAST_NONFINITE})
 RESTARTS = "ldlm_run_restarts_total"
 FAILED_STARTS = "ldlm_detect_failed_starts"
 METRIC_SILENCE = "ldlm_detect_metric_silence_records"
+METRIC_LAPSE = "ldlm_detect_metric_nonfinite_records"
 STEP_DURATION = "ldlm_train_step_duration_seconds"
 EVALUATION_DURATION = "ldlm_monitor_evaluation_duration_seconds"
 DELIVERY_DURATION = "ldlm_monitor_delivery_duration_seconds"
@@ -102,6 +103,11 @@ _TRAIN = (
     (
         METRIC_SILENCE,
         "Records in a row without a value that came regularly, if not explained by its rhythm.",
+        "name",
+    ),
+    (
+        METRIC_LAPSE,
+        "Records in a row in which a value that was a number is NaN or infinite.",
         "name",
     ),
     ("ldlm_train_nonfinite_total", "NaN and infinite values seen.", "quantity"),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from ldlm_monitor.base.chunk import Chunk
-from ldlm_monitor.base.names import METRIC_SILENCE
+from ldlm_monitor.base.names import METRIC_LAPSE, METRIC_SILENCE
 from ldlm_monitor.judge.core.monitor import Monitor
 
 NOW = 1_795_000_000.0
@@ -103,3 +103,56 @@ def test_records_without_steps_are_counted(at_once: bool) -> None:
     rows: list[Row] = [{"loss": 2.5, "lr": row / 1e4, "epoch": row / 100} for row in range(60)]
     rows += [{"lr": row / 1e4, "epoch": row / 100} for row in range(60, 200)]
     assert silent(rows, at_once=at_once) == {"loss": 140}
+
+
+NAN = float("nan")
+
+
+def lapsed(rows: Iterable[Row], *, at_once: bool) -> dict[str, float]:
+    """The quantities that are no numbers any more, and in how many records."""
+    points = feed(rows, at_once=at_once).snapshot().points
+    found = {dict(each.labels)["name"]: each.value for each in points if each.name == METRIC_LAPSE}
+    return {name: records for name, records in found.items() if records}
+
+
+@pytest.mark.parametrize(
+    ("rows", "found"),
+    [
+        (logged(range(40), kl=0.1) + logged(range(40, 70), kl=NAN), {"kl": 30}),
+        (logged(range(40), kl=0.1) + logged(range(40, 59), kl=NAN), {}),
+        (logged(range(40), kl=0.1) + logged(range(40, 70), kl=NAN) + logged([70], kl=0.1), {}),
+        (logged(range(70), kl=NAN), {}),
+        ([row for at in range(200) for row in logged([at], kl=0.1 if at % 2 else NAN)], {}),
+        (
+            [row for at in range(90) for row in logged([at], kl=0.1 if at % 9 else NAN)]
+            + logged(range(90, 110), kl=NAN),
+            {"kl": 20},
+        ),
+    ],
+    ids=["since a step", "for few", "for a time", "always", "each second", "seldom before"],
+)
+def test_a_value_that_is_no_number_any_more(
+    at_once: bool, rows: list[Row], found: dict[str, float]
+) -> None:
+    assert lapsed(rows, at_once=at_once) == found
+
+
+def test_a_loss_that_is_no_number_has_its_own_alert(at_once: bool) -> None:
+    rows = logged(range(40), loss=2.5, grad_norm=1.0) + logged(
+        range(40, 90), loss=NAN, grad_norm=NAN
+    )
+    assert lapsed(rows, at_once=at_once) == {}
+
+
+@pytest.mark.parametrize(
+    ("shares", "count"), [([0.0] * 40, 0), ([0.0, 0.25, 0.0], 1), ([0.0, 0.25, 0.25], 1)]
+)
+def test_a_share_of_losses_that_were_no_numbers_counts_as_such(
+    at_once: bool, shares: list[float], count: int
+) -> None:
+    rows = [
+        row for at, share in enumerate(shares) for row in logged([at], frac_non_finite_loss=share)
+    ]
+    points = feed(rows, at_once=at_once).snapshot().points
+    counted = [each for each in points if each.name == "ldlm_train_nonfinite_total"]
+    assert sum(each.value for each in counted if dict(each.labels)["quantity"] == "loss") == count

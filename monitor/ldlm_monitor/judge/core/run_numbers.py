@@ -40,7 +40,7 @@ def numbers_of(run: TrainingRun) -> Numbers:
     """How the loss stands, by its curve and last value."""
     broken = run.values.nonfinite.by_quantity()
     if not any(map(is_of_update, broken)):
-        return "finite"
+        return "missing" if any(name == "loss" for name, _ in run.values.missed()) else "finite"
     if not is_lost(run):
         skipped = run.progress.skipped_steps > SKIPPED * (run.progress.step or 0)
         return "skipped" if skipped else "passed"

@@ -21,10 +21,12 @@ from ldlm_monitor.base.incident_view import (
 from ldlm_monitor.base.records import Position
 from ldlm_monitor.base.text.yaml_loader import packaged_yaml
 
-Numbers = Literal["finite", "unseen", "never", "early", "lasting", "passed", "skipped", "gradient"]
-"""A run's loss: always a number; not logged, or no longer; never a number; none since one of the
-first steps, before a checkpoint; none any more; one again; one again, but many steps were skipped;
-not seen since its gradient or a part of it was none."""
+Numbers = Literal[
+    "finite", "unseen", "missing", "never", "early", "lasting", "passed", "skipped", "gradient"
+]
+"""A run's loss: always a number; not logged; came regularly, and no longer; never a number; none
+since one of the first steps, before a checkpoint; none any more; one again; one again, but many
+steps were skipped; not seen since its gradient or a part of it was none."""
 OTHERS_SHARE: Final = 0.25
 """Share of a GPU's memory that other processes hold, from which an out-of-memory error is theirs.
 CUDA's own context, which no allocator counts, takes up to 1.5 GiB: 20 % of a small GPU of 8 GiB."""

@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
+from ldlm_monitor.base.names import METRIC_SILENCE
 from ldlm_monitor.base.points import DERIVED_STEP_SECONDS, PACES, Labels, Point
 from ldlm_monitor.base.records import Event, Sample
 from ldlm_monitor.base.snapshot import CurveView, GpuView, Statistics
@@ -19,6 +20,7 @@ from ldlm_monitor.judge.run.quantity import (
     QuantityValues,
     SourceLine,
     exported_name,
+    is_new_report,
     is_of_its_rank,
     labels_of,
 )
@@ -68,15 +70,22 @@ class RunValues:
                 place = places[-1]
                 newer = bisect_right(among, rows.times[place]) if among else place + 1
                 order = self._order + newer
+                reported = is_new_report(quantity, column[-1], kept)
                 if kept is not None:
                     kept.extend(column, rows, places, last, order)
                 elif quantity not in self._best or quantity in _OF_THE_RUN:
                     continue
-                if not math.isfinite(column[-1]):  # judged, whatever a better source says of it
+                finite = math.isfinite(column[-1])
+                if kept is not None and (self._rhythms.lapses or not finite):
+                    line = SourceLine(last.position, last.step)
+                    count = len(column) if finite else 0
+                    self._rhythms.note(quantity, rank, line, count, kept.recent)
+                broken = quantity if not finite else "loss" if reported else ""
+                if broken:  # judged, whatever a better source says of it
                     evidence = SourceLine(last.position, last.step, order=order)
                     best = kept is not None
-                    if self.nonfinite.count(quantity, rank, evidence, judged, best=best):
-                        alarming.append(quantity)
+                    if self.nonfinite.count(broken, rank, evidence, judged, best=best):
+                        alarming.append(broken)
         self._order += sum(map(len, found))
         return alarming
 
@@ -119,7 +128,7 @@ class RunValues:
     def missed(self) -> Iterator[tuple[str, str]]:
         """Quantities that came regularly and come no longer, and since when, in words."""
         for point, first_without in self._rhythms.points():
-            if point.value and first_without is not None:
+            if point.name == METRIC_SILENCE and point.value and first_without is not None:
                 name, step = dict(point.labels)["name"], first_without.step
                 yield name, f"no {name} " + ("any more" if step is None else f"since step {step}")
 

@@ -140,6 +140,15 @@ class QuantityValues:
             self.curve.extend(column, rows, places)
 
 
+def is_new_report(quantity: str, value: float, kept: QuantityValues | None) -> bool:
+    """Whether a trainer counts losses that were not finite, which its loss does not show.
+
+    Such a count or share is above 0; what repeats the value before is no other loss.
+    """
+    return quantity in _COUNTS_OF_LOSSES and value > 0 and (kept is None or kept.value != value)
+
+
+_COUNTS_OF_LOSSES = frozenset({"frac_non_finite_loss"})
 METRIC = "ldlm_train_nonfinite_total"  # contract, section 3
 _MARKED_STEPS = 256  # steps kept for charts. A choice: one for each column of a wide screen
 _COUNTED_STEPS = 64  # last steps kept. A choice: ranks are fewer apart, more are slower to search

@@ -1,13 +1,14 @@
-"""Values that came regularly and come no longer, while the rows that had them go on."""
+"""Values that came regularly and come no longer, or no longer as numbers, while rows go on."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from ldlm_monitor.base.names import METRIC_SILENCE
+from ldlm_monitor.base.names import METRIC_LAPSE, METRIC_SILENCE
 from ldlm_monitor.base.points import Point
 from ldlm_monitor.judge.run.file_rows import FileRows
-from ldlm_monitor.judge.run.quantity import SourceLine, labels_of
+from ldlm_monitor.judge.run.quantity import SourceLine, is_of_update, labels_of
 
 WATCHED = ("loss", "grad_norm", "learning_rate")
 """Quantities that are missed. A choice: what a trainer logs of one phase alone (an auxiliary loss,
@@ -17,6 +18,9 @@ KNOWN = 20
 fewer take some values of a start for a rhythm."""
 GAPS = 20
 """Times the longest gap so far that a silence lasts at least: a log can become sparser."""
+MISSED = 100
+"""Records that a silence lasts at least. A choice: a phase without a value is often shorter, and
+the training of a night is longer."""
 POSITIONS = frozenset(
     {"progress", "total_steps", "eval_progress", "skip_progress", "epoch_progress"}
 )
@@ -71,17 +75,46 @@ class Rhythm:
     def missed(self) -> int | None:
         """Records in a row without it if its rhythm does not explain them, else 0; None if it was
         never missed."""
-        silence = self.silent if self.silent >= GAPS * max(self.longest, 1) else 0
+        silence = self.silent if self.silent >= max(GAPS * self.longest, MISSED) else 0
         self.was_missed = self.was_missed or (self.count >= KNOWN and silence > 0)
         return silence if self.was_missed else None
 
 
+@dataclass(slots=True)
+class Lapse:
+    """How a quantity that was a number stopped being one: NaN or infinite in each of its records.
+
+    `numbers`: finite values. `longest`: most in a row that were none, before the present ones:
+    `lasting`, the first of them `since`.
+    """
+
+    numbers: int
+    longest: int = 0
+    lasting: int = 0
+    since: SourceLine | None = None
+
+    def observe(self, line: SourceLine, finite: int) -> None:
+        """Add so many finite values; 0: the one at `line`, which is none."""
+        self.numbers += finite
+        if finite:
+            self.longest, self.lasting = max(self.longest, self.lasting), 0
+            return
+        self.since = self.since if self.lasting else line
+        self.lasting += 1
+
+    def records(self) -> int:
+        """Records in a row without a number if earlier ones do not explain them, else 0."""
+        explains = self.numbers < KNOWN or self.lasting < GAPS * max(self.longest, 1)
+        return 0 if explains else self.lasting
+
+
 class Rhythms:
-    """The rhythms of a run's watched quantities, by rank."""
+    """The rhythms of a run's watched quantities, and the lapses of all others, by rank."""
 
     def __init__(self, run: str) -> None:
         self._run = run
         self._by_rank: dict[int | None, dict[str, Rhythm]] = {}
+        self.lapses: dict[tuple[int | None, str], Lapse] = {}
 
     def observe(self, rows: FileRows) -> None:
         """Add rows of a file and rank."""
@@ -92,8 +125,26 @@ class Rhythms:
             elif name in known:
                 known[name].miss(rows)
 
+    def note(
+        self,
+        quantity: str,
+        rank: int | None,
+        line: SourceLine,
+        finite: int,
+        recent: Iterable[float],
+    ) -> None:
+        """Note a quantity's newest values (see `Lapse.observe`), the last of its `recent` ones."""
+        lapse = self.lapses.get((rank, quantity))
+        if lapse is None and not finite and not is_of_update(quantity):
+            lapse = self.lapses[rank, quantity] = Lapse(sum(map(math.isfinite, recent)))
+        if lapse is not None:
+            lapse.observe(line, finite)
+
     def points(self) -> Iterator[tuple[Point, SourceLine | None]]:
-        """`ldlm_detect_metric_silence_records` of what was missed, with the first line without."""
+        """What is missed or no longer a number, each with the first line that shows it."""
+        for (rank, name), lapse in self.lapses.items():
+            labels = labels_of(self._run, rank, (("name", name),))
+            yield Point(METRIC_LAPSE, labels, lapse.records()), lapse.since
         for rank, known in self._by_rank.items():
             for name, rhythm in known.items():
                 if (silence := rhythm.missed()) is not None:
