@@ -63,7 +63,8 @@ class LineRule:
             read = read_number(named.get(source.name), source)
             if read is not None:
                 numbers.values[name] = read
-        return numbers if numbers.values and numbers.has_all(self.spec.needs) else None
+        given = bool(numbers.values) or (not self.spec.values and numbers.step is not None)
+        return numbers if given and numbers.has_all(self.spec.needs) else None
 
     def _find(self, text: bytes) -> PatternMatch | None:
         return self._pattern.search(text) if self.spec.anywhere else self._pattern.match(text)
