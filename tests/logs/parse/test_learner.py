@@ -461,3 +461,23 @@ def test_a_value_is_a_loss_only_where_the_words_beside_it_leave_it_one(
     (sample,) = inferred(parse, text + "\n")
     assert sample.values[name] == 2.5
     assert {"loss", "eval_loss"} & sample.values.keys() <= {name}
+
+
+@pytest.mark.parametrize(
+    ("form", "quantity"),
+    [
+        ("{{'loss': {bad}, 'grad_norm': {good}, 'kl': {good}}}", "loss"),
+        ("{{'loss': {good}, 'grad_norm': {bad}, 'kl': {good}}}", "grad_norm"),
+        ("it {at} loss {bad} gn {good} kl {good}", "loss"),
+        ("it {at} loss {good} gn {bad} kl {good}", None),  # of which only the loss is read
+    ],
+)
+def test_a_number_that_turns_nan_changes_no_form(
+    parse: Parse, form: str, quantity: str | None
+) -> None:
+    values = ((at, "nan" if at == 30 else f"1.{at}") for at in range(10, 40))
+    lines = (form.format(at=at, bad=bad, good=f"2.{at}") for at, bad in values)
+    found = inferred(parse, "".join(f"{line}\n" for line in lines))
+    assert len(found) == 30
+    broken = [name for name, value in found[20].values.items() if isnan(value)]
+    assert broken == ([] if quantity is None else [quantity])

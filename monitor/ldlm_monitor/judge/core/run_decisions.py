@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from ldlm_monitor.base.incident_view import DecisionView, IncidentView
+from ldlm_monitor.base.incident_view import DecisionView, IncidentView, RootView
 from ldlm_monitor.base.records import Event
 from ldlm_monitor.base.snapshot import RunView
 from ldlm_monitor.judge.core.run_numbers import numbers_of, rollback
@@ -34,6 +34,7 @@ def decided(
             {}
             if run is None
             else {
+                "root": _within(each, run.life.started_at),
                 "decision": _of_incident(each, run, incidents),
                 "lost_seconds": _lost(each, run, at),
             }
@@ -75,6 +76,15 @@ def of_run(
         return (known or standing)[-1]
     facts = _facts_of_run(run, last_word(run, events))
     return decide(facts) if facts.failed or facts.numbers != "finite" else None
+
+
+def _within(incident: IncidentView, started: float | None) -> RootView:
+    """Its cause, not before its run started: a line's wait can be longer than the log's clock."""
+    root = incident.root
+    first = incident.opened_at if started is None else min(started, incident.opened_at)
+    if root.at is None or root.at >= first:
+        return root
+    return root.model_copy(update={"at": first})
 
 
 def _lost(incident: IncidentView, run: TrainingRun, now: float) -> float | None:

@@ -27,7 +27,7 @@ TRAINING_WORDS = frozenset(b"train training trained".split())
 COMMON_WORDS = EVALUATION_WORDS.union(
     TRAINING_WORDS,
     b"rank gpu node device eta elapsed remaining epoch step iter iteration batch batches".split(),
-    b"at of with for and per avg mean min max total used time na info".split(),
+    b"at of with for and per avg mean min max total used time na nan inf info".split(),
     b"days day hours minutes seconds sec ms tok it gib gb mb".split(),
 )
 

@@ -15,7 +15,7 @@ _MAX_SHOWN = 400
 """Bytes shown of a line. A choice: five rows of a terminal, more hides the next line."""
 # The numbers of a line, which become `#` in its form. Python's `re`: that of re2 substitutes in
 # Python, ten times as slow.
-_NUMBER = re.compile(rb"[-+]?(?:\d[\d,.:]*(?:[eE][-+]?\d+)?|\b(?i:nan|inf(?:inity)?)\b)")
+_NUMBER = re.compile(rb"[-+]?(?:\d[\d,.:]*(?:[eE][-+]?\d+)?|\b(?i:nan|inf(?:inity)?)\b[,.:]*)")
 _COLUMNS = compile_pattern(r"\s*{{number}}(?:\s*[|,]?\s+{{number}}%?){2,}\s*$")  # a row of numbers
 _CANDIDATE = compile_pattern(
     r"(?i:loss|acc|norm|ppl|perplex|entropy|lr\b|learning.rate|/s|per.?s|step|iter|time|flop|mfu|tok)"
