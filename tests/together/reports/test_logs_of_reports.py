@@ -314,3 +314,79 @@ def test_what_a_report_describes_is_said_as_it_is(tmp_path: Path, name: str) -> 
     assert all(each >= BEGIN.timestamp() for each in found.began)
     assert [word for word in report.words if word not in found.said] == []
     assert [word for word in report.never if word in found.said] == []
+
+
+def counted_anew(*, starts: int, loses: bool, says: bool) -> Iterable[str]:
+    """Steps 0 to 6,000, and again after a pause of four minutes, from a checkpoint or from none."""
+    for start in range(starts):
+        if start and says:
+            yield "Resuming from checkpoint /ckpt/model_6000.pt"
+        for number in range(61):
+            level = 2 + 8 / (1 + number + (0 if loses else 60 * start))
+            stamp = at(start * (60 * 15 + 240) + number * 15)
+            yield f"{stamp} Step {100 * number:6d} | loss {near(level, number):.4f} | lr 3.0e-4"
+
+
+@pytest.mark.parametrize("says", [True, False])
+@pytest.mark.parametrize(("starts", "loses"), [(2, False), (3, False), (2, True)])
+def test_steps_that_count_anew_from_a_checkpoint_are_not_taken_again(
+    tmp_path: Path, says: bool, starts: int, loses: bool
+) -> None:
+    """taiyaki 78: a loss that goes on where it was shows that the work was kept."""
+    file = tmp_path / "train.log"
+    lines = counted_anew(starts=starts, loses=loses, says=says)
+    file.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    found = judged(file)
+    assert found.fired <= {"TrainingStalled"}
+    assert (found.run.health, found.run.step) == ("HEALTHY", 6000)
+    assert found.run.goodput is not None
+    lost = {each.what for each in found.run.goodput.losses}
+    assert ("steps taken again" in lost, "restart" in lost) == (loses, True)
+
+
+@pytest.mark.parametrize(
+    ("factor", "alert"), [(float("nan"), "NonFiniteLoss"), (30, "LossSpike"), (1, "")]
+)
+def test_an_anomaly_of_one_rank_counts_and_names_it(
+    tmp_path: Path, factor: float, alert: str
+) -> None:
+    """WeatherGenerator 2724: four files of one run, and only that of rank 2 has the bad loss."""
+    for rank in range(4):
+        lines = [f"{at(0)} [rank {rank}/4] start training, world_size=4"]
+        for step in range(1, 161):
+            loss = near(2.5, step + rank) * (factor if (rank, step) == (2, 60) else 1)
+            lines.append(
+                f"{at(2 * step)} [rank {rank}/4] step {step}/400 loss {loss:.4f} lr 1.0e-4"
+            )
+        (tmp_path / f"rank_{rank}.log").write_text("\n".join(lines) + "\n", "utf-8")
+    files = tuple(str(tmp_path / f"rank_{rank}.log") for rank in range(4))
+    played = Replay(Settings(files=files))
+    fired = [each for each in played.transitions() if each.state == "firing"]
+    ranks = {(each.alert, each.labels.get("rank")) for each in fired} - {("Watchdog", None)}
+    assert ranks == ({(alert, "2")} if alert else set())
+    assert [run.step for run in played.snapshot().runs] == [160]
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        (
+            "NVRM: The NVIDIA GPU 0000:b3:00.0",
+            "               NVRM: (PCI ID: 10de:26b5) installed in this system has",
+            "               NVRM: fallen off the bus and is not responding to commands.",
+        ),
+        ("NVRM: Xid (PCI:0000:b3:00): 79, pid=1234, GPU has fallen off the bus.",),
+    ],
+    ids=["without an Xid", "Xid 79"],
+)
+def test_a_gpu_that_the_kernel_lost_costs_its_node(tmp_path: Path, report: tuple[str, ...]) -> None:
+    """gpud 1209: newer drivers write three lines."""
+    file = tmp_path / "kernel.log"
+    prefix = at(0, "%b %d %H:%M:%S gpu-node-1 kernel: ")
+    file.write_text("".join(f"{prefix}{line}\n" for line in report), "utf-8")
+    found = judged(file)
+    assert (found.fired, found.run.health) == ({"GpuError"}, "CRITICAL")
+    assert (decision_of(found.run).decision, decision_of(found.run).node) == (
+        "RESTART_WITHOUT",
+        "gpu-node-1",
+    )
