@@ -183,6 +183,17 @@ def tokenizing() -> Iterable[str]:
     )
 
 
+def half_written() -> Iterable[str]:
+    yield from (f"step {step}/1000 loss {near(2, step)} lr 1e-4" for step in range(60))
+    yield "Traceback (most recent call last):"
+    yield '  File "/app/train.py", line 88, in <module>'
+    yield '    torch.save(state, "/ckpt/60.pt")'
+    yield (
+        "RuntimeError: [enforce fail at inline_container.cc:672] . unexpected pos 228062784 vs"
+        " 228062672"
+    )
+
+
 def skipping() -> Iterable[str]:
     yield f"[INFO|trainer.py:1147] {at(0)},000 >> ***** Running training *****"
     yield (
@@ -270,6 +281,14 @@ REPORTS = {
         "UNKNOWN",
         frozenset({"TrainingCrashed"}),
         words=("wait timeout after 1800000ms", "timeout on 1 rank"),
+    ),
+    "a full disk, as torch's zip writer reports it": Report(
+        half_written,
+        "CRITICAL",
+        "STOP",
+        frozenset({"DiskFull", "TrainingCrashed"}),
+        step=59,
+        words=("unexpected pos",),
     ),
     "transformers 11284: batches are skipped for three hours": Report(
         skipping, "HEALTHY", "GO_ON", never=("critical",)
