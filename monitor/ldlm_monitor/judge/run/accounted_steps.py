@@ -14,6 +14,11 @@ from ldlm_monitor.logs.parse.meanings import meaning_of
 OWN_SECONDS = 10.0
 """Seconds from a record's own time to that of its piece of the log, within which its own counts. A
 choice: pieces hold up to five seconds, and a clock that differs by more is another one."""
+GOES_ON = 0.25
+"""Share of the fall of a run's loss within which the loss after a resume is that of before. A
+choice: noise and a lost optimizer state are within it, a start from nothing is not."""
+FALLEN = 0.9
+"""Share of its first value below which a loss shows such a difference."""
 _CAUSES = {"evaluating": "evaluation", "checkpointing": "checkpoint"}
 """Of a pause, by the phase that explains it."""
 
@@ -22,7 +27,8 @@ class AccountedSteps:
     """Feeds the steps of a run's best source and first rank to `account`.
 
     A log without steps has its losses counted. Steps that begin again with each epoch are counted
-    on. A step that falls is a resume if it falls in its own file, or in one that is new. `ends_at`:
+    on, and so is a counter that begins again although the loss goes on where it was. Otherwise a
+    step that falls is a resume if it falls in its own file, or in one that is new. `ends_at`:
     when a finished log ends (Unix seconds); what came after is not known.
     """
 
@@ -34,6 +40,7 @@ class AccountedSteps:
         self._is_counted = False
         self._files: dict[str, int] = {}
         self._epoch: float | None = None
+        self._losses: tuple[int, float, float] | None = None  # first count, first and last loss
         self._offset = 0
         self._untimed = False
         self._stalled = False  # since the last counted step, as any file of the run shows
@@ -52,6 +59,10 @@ class AccountedSteps:
         path, own = rows.last.position.path, self._files.get(rows.last.position.path)
         if step is None or not self._is_of_leader(rows):
             return
+        if self._begins_anew(rows):
+            step += self._step - self._offset
+            self._offset = self._step
+            self.account.restart(rows.times[0])
         self._files[path] = step
         moments: Sequence[float] = rows.times
         times = rows.own_times()
@@ -136,7 +147,7 @@ class AccountedSteps:
             counts = self._key is None or (self._is_counted and rows.source <= self._key[0])
             return self._step + 1 if counts and "loss" in sample.values else None
         if self._is_counted:
-            return sample.step
+            return sample.step + self._offset
         last = self._files.get(sample.position.path)
         step = sample.step + self._offset
         if sample.epoch is None:
@@ -148,6 +159,17 @@ class AccountedSteps:
             step = sample.step + last
         self._epoch = sample.epoch
         return step
+
+    def _begins_anew(self, rows: FileRows) -> bool:
+        """Whether the counter begins again at its first step while the loss is what it was."""
+        losses, count = rows.column("loss"), rows.last.step
+        if not losses or count is None or rows.last.epoch is not None:
+            return False
+        first_count, first, last = self._losses or (count, losses[0], losses[0])
+        self._losses = first_count, first, losses[-1]
+        is_first = count <= first_count < self._step
+        is_same = last < FALLEN * first and abs(losses[0] - last) < GOES_ON * (first - last)
+        return is_first and is_same
 
 
 def _moment(own: float | None, at: float) -> float:
