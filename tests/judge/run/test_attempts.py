@@ -180,7 +180,7 @@ def test_each_start_that_fails_before_a_step_is_an_attempt(
     firing = {alert.name for alert in snapshot.alerts if alert.state == "firing"}
     assert "TrainingCrashed" in firing
     # Without another end, the first of them ends the attempt that took steps.
-    assert ("RestartStorm" in firing) == (starts - (not end) >= 2)
+    assert ("RestartStorm" in firing) == (starts - (not end) >= 3)
     assert run.decision is not None
     assert run.decision.decision == "STOP"
 

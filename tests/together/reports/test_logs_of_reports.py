@@ -255,9 +255,15 @@ REPORTS = {
         lambda: preempted(2),
         "CRITICAL",
         "STOP",
-        frozenset({"JobKilled", "TrainingCrashed", "RestartStorm"}),
+        frozenset({"JobKilled", "TrainingCrashed"}),
         words=("MetadataIncompleteBuffer",),
         never=("nothing is wrong",),
+    ),
+    "speculators 739: five starts fail alike after a preemption": Report(
+        lambda: preempted(5),
+        "CRITICAL",
+        "STOP",
+        frozenset({"JobKilled", "TrainingCrashed", "RestartStorm"}),
     ),
     "R-Drop 9: an OOM that was caught": Report(
         lambda: fairseq(ooms=1, fails=False),
