@@ -185,6 +185,32 @@ def test_each_start_that_fails_before_a_step_is_an_attempt(
     assert run.decision.decision == "STOP"
 
 
+OURS = "2026-11-18T11:{0:02}:{1:02}.100Z ldlm-monitor run: "
+
+
+def our_start(minute: int, *, error: str, end: str) -> str:
+    """An attempt of `ldlm-monitor run` that ends within four seconds."""
+    begin, over = OURS.format(minute, 0), OURS.format(minute, 4)
+    return f"{begin}attempt {minute + 1} starts: []\n{error}{over}the command {end}\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "end"),
+    [
+        (CRASH, "ended with exit code 1"),
+        ("", "ended with exit code 1"),
+        ("", "was ended by signal 9 (SIGKILL)"),
+    ],
+)
+def test_starts_that_fail_alike_from_the_first_launch_on_are_a_storm(
+    error: str, end: str, tmp_path: Path
+) -> None:
+    starts = "".join(our_start(each, error=error, end=end) for each in range(5))
+    snapshot = judged(tmp_path / "a.log", starts)
+    (storm,) = (alert for alert in snapshot.alerts if alert.name == "RestartStorm")
+    assert (storm.state, storm.value) == ("firing", 5)
+
+
 def test_starts_that_fail_in_different_ways_are_no_storm(tmp_path: Path) -> None:
     errors = (CUT, "KeyError: 'lr'", CUT)
     fails = [failed_start(720 + 430 * number, each) for number, each in enumerate(errors)]

@@ -340,6 +340,7 @@ class Lifecycle:
         if "pause" in move.forgets:
             self._paused_by = None
         if "doubtful end" in move.forgets:
+            self._note_failed_start()
             self.ending.assumed = None
         if "end" in move.forgets:
             self.ended_at = self.end_evidence = self.end = self.failed_after_end = None
@@ -388,5 +389,9 @@ class Lifecycle:
         if self._move(ENDS[state], at):
             self.ended_at, self.end = at, end
             self.end_evidence = self.end_evidence if assumed is None else assumed.evidence
-            if state == "crashed" and self.progress_step is None and assumed is not None:
-                self.attempts.note_failure(assumed.evidence.message)
+
+    def _note_failed_start(self) -> None:
+        """Count an assumed crash before a step: its end is confirmed, or another start follows."""
+        assumed = self.ending.assumed
+        if assumed is not None and assumed.state == "crashed" and self.progress_step is None:
+            self.attempts.note_failure(assumed.evidence.message)
