@@ -40,6 +40,7 @@ Word: TypeAlias = Literal[
     "course",  # changes the course of a run: part of its timeline
     "checksums",  # of a rank's replica: compared between ranks, and then no event
     "urgent",  # judged at once, as the run may end soon after it
+    "lost worker",  # a process reports that one of its own is gone
     "deed",  # `ldlm-monitor run` ends the run, as --on or a person asked: what follows is of that
 ]
 How: TypeAlias = Literal["missing", "fingerprints", "parameters", "desync", "hung", "stuck"]

@@ -101,6 +101,7 @@ def test_of_numbers_that_we_stopped_for_the_numbers_are_the_cause() -> None:
     )  # fmt: skip
     (incident,) = snapshot.incidents
     assert incident.root.kind == "nonfinite_metric"
+    assert incident.last_step == 1, "the first that was no number, not that of the kill"
     assert {alert for alert, _ in fired} == {"NonFiniteLoss", "RunActed"}
 
 
@@ -123,6 +124,50 @@ def test_an_error_before_a_person_ends_it_stays_the_cause() -> None:
     )  # fmt: skip
     (incident,) = snapshot.incidents
     assert incident.root.message == "ValueError: no such shard"
+
+
+@pytest.mark.parametrize("error", ["RuntimeError: CUDA error: device-side assert", "KeyError: 'a'"])
+def test_an_error_that_no_signal_explains_is_not_hidden_by_a_request_to_end(error: str) -> None:
+    snapshot, _ = played(
+        note(45, "asked to end by ldlm-monitor stop"),
+        "Traceback (most recent call last):", '  File "/app/t.py", line 8, in <module>', error,
+        note(47, "the command ended with exit code 1"),
+    )  # fmt: skip
+    (incident,) = snapshot.incidents
+    assert error.startswith(incident.root.message[:30])
+    assert incident.confidence != "confirmed"
+    assert run_of(snapshot).health != "HEALTHY"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        (
+            "KeyboardInterrupt\n\nDuring handling of the above exception, another exception "
+            'occurred:\n\nTraceback (most recent call last):\n  File "/app/t.py", line 9, in f\n'
+            "RuntimeError: cannot schedule new futures after shutdown"
+        ),
+        "RuntimeError: DataLoader worker (pid(s) 7, 8) exited unexpectedly",
+        "ConnectionResetError: [Errno 104] Connection reset by peer",
+        "concurrent.futures.process.BrokenProcessPool: A process in the pool was terminated",
+    ],
+)
+def test_an_error_of_the_signal_itself_is_of_the_request_to_end(error: str) -> None:
+    snapshot, fired = played(
+        note(45, "asked to end by SIGINT"),
+        "Traceback (most recent call last):", '  File "/app/t.py", line 8, in <module>', error,
+        note(47, "the command ended with exit code 1"),
+    )  # fmt: skip
+    assert not fired
+    assert run_of(snapshot).health == "HEALTHY"
+    assert snapshot.incidents[-1].root.kind == "run_stopped"
+
+
+def test_that_the_command_ended_alone_does_not_confirm_who_ended_it() -> None:
+    snapshot, _ = played(
+        note(45, "asked to end by SIGINT"), note(47, "the command ended with exit code 1")
+    )
+    assert snapshot.incidents[-1].confidence == "probable"
 
 
 def test_a_signal_of_somebody_else_is_a_warning_as_before() -> None:

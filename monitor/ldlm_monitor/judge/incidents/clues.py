@@ -34,6 +34,8 @@ class Tier(IntEnum):
 class Clue:
     """One event in bounded size. `seen`: when it was processed; `effective`: when it began.
 
+    `interrupted`: it is an exception that was raised while a Ctrl-C or SIGTERM was handled.
+
     Both are Unix seconds. `rank` is global. `host` is a machine's name or address in the line,
     `node` the number or name in the file's name or in a prefix. What is not logged is None.
     """
@@ -51,6 +53,7 @@ class Clue:
     pid: int | None = None
     fields: dict[str, FieldValue] = field(default_factory=dict)
     meaning: Meaning = NOTHING
+    interrupted: bool = False
 
     @property
     def order(self) -> tuple[float, str, int, int]:
@@ -81,6 +84,7 @@ _OF_A_PEER: Final = (
     "gloo/transport/",
 )
 """Texts in the traceback of an exception that was raised because another rank had gone."""
+_INTERRUPTS: Final = ("KeyboardInterrupt", "SignalException")
 _MAX_NAME: Final = 200  # characters of a host's name. A choice: real ones fit, forged ones are cut
 # Fields that the analysis reads or views show; others are dropped, since lines can be huge.
 _KEPT: Final = frozenset(
@@ -120,6 +124,7 @@ def clue_of(event: Event, seen: float) -> Clue:
         pid=whole(fields.get("pid")),
         fields={name: fields[name] for name in fields if name in _KEPT},
         meaning=meaning,
+        interrupted=any(each in str(fields.get("traceback", "")) for each in _INTERRUPTS),
     )
 
 
@@ -130,6 +135,15 @@ def tier_of(clue: Clue) -> Tier | None:
         return None
     names_none = cause == "named" and clue.role in ("context", "death") and not named_ranks(clue)
     return None if names_none else Tier[cause.upper()]
+
+
+def is_own_failure(clue: Clue) -> bool:
+    """Whether a process or a machine failed by itself: no signal to all processes explains it."""
+    tier = tier_of(clue)
+    raised = "exc_type" in clue.fields or clue.meaning.shows == {"gpu"}
+    by_signal = clue.interrupted or "signal" in clue.fields or "lost worker" in clue.meaning.words
+    is_own = tier is Tier.HARDWARE or (tier is Tier.LOCAL and raised and not by_signal)
+    return is_own and clue.role == "root" and clue.severity in SERIOUS
 
 
 def named_ranks(clue: Clue) -> list[int]:

@@ -19,6 +19,7 @@ from ldlm_monitor.judge.incidents.clues import (
     Clue,
     Tier,
     clue_of,
+    is_own_failure,
     rank_in,
     tier_of,
     whole,
@@ -38,6 +39,7 @@ _TEXT: Final = 160
 addresses and stacks, fewer join different ones."""
 TABLE: Final = "elastic_failure_table"  # kind of torchelastic's table of all failed workers
 WORKER_FAILED: Final = "elastic_worker_failed"  # one line for each worker that failed
+_ASKED: Final = (-15, -2)  # exit codes by SIGTERM and SIGINT
 _NO_DIGITS: Final = str.maketrans("", "", digits)  # drops them: steps and pids of messages differ
 # Roles of a line that a rank itself prints about its failure.
 _OWN_ROLES: Final = frozenset({"root", "evidence", "victim"})
@@ -94,7 +96,9 @@ class Evidence:
     `forced`: file and pid of processes that had to be killed. `groups`: id and name of the
     process group, by rank and sequence number. `records`: the number of events. `claims`: the rank
     that each node's torchelastic calls the root cause, not compared with the evidence yet. `deed`:
-    the first by which `ldlm-monitor run` ended the run; what follows it is no cause.
+    the first by which `ldlm-monitor run` ended the run. What follows it is no cause, unless a
+    person asked for it and a process then failed by itself. `obeyed`: a status or a line of the
+    command shows the deed's signal. `fails_anyway`: a process failed by itself after the deed.
     `assumes_default_group`: ranks within a group were taken for global ones.
     """
 
@@ -109,6 +113,7 @@ class Evidence:
         self.records = 0
         self.assumes_default_group = False
         self.deed: Clue | None = None
+        self.obeyed = self.fails_anyway = False
 
     def take(self, event: Event, seen: float) -> bool:
         """Add an event that was processed at `seen`; False if it only follows our own deed."""
@@ -124,10 +129,14 @@ class Evidence:
         """Add a clue, also one of an event from before the incident."""
         self.records += 1
         if self._follows(clue):
+            status = death_of(clue).exitcode if clue.kind == WORKER_FAILED else None
+            self.obeyed |= tier_of(clue) is Tier.EXTERNAL or status in _ASKED
             self._fold(replace(clue, role="context", meaning=NOTHING)).add(clue, clue.rank)
             return
         if "deed" in clue.meaning.words:
             self.deed = clue
+        else:
+            self.fails_anyway |= self.deed is not None and clue.order > self.deed.order
         rank = self._rank_of(clue)
         self._fold(clue).add(clue, rank)
         if rank is not None:
@@ -140,7 +149,9 @@ class Evidence:
             self.forced.add((clue.position.path, clue.pid))
 
     def _follows(self, clue: Clue) -> bool:
-        return self.deed is not None and clue.order > self.deed.order
+        if self.deed is None or clue.order <= self.deed.order:
+            return False
+        return tier_of(self.deed) is not Tier.EXTERNAL or not is_own_failure(clue)
 
     def _note_zombies(self, clue: Clue) -> None:
         """Add processes whose end a look at their host found, as deaths without a launcher."""

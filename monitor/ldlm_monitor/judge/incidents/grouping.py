@@ -202,7 +202,8 @@ class Incidents:
         incident.take(event, seen, fails=opens)
         if opens:
             incident.refuted_ends = self._facts_of(run.name).refuted_ends
-        if opens and (incident.step is None or not numeric):
+        later = numeric or incident.evidence.deed is not None  # the deed answers what was before
+        if opens and (incident.step is None or not later):
             incident.locate(self._facts_of(run.name))
 
     def _open_for(

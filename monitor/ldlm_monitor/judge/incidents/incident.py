@@ -165,12 +165,14 @@ class Incident:
     def note_end(self, at: float, state: str) -> None:
         """Note when and how the run ended: a crash is critical; a kill may be wanted: a warning.
 
-        That a person asked us for it is none.
+        That a person asked us for it is none, unless a process failed by itself.
         """
         self.run_ended = at
         self.shows = self.shows or state != "finished"
         severity = {"crashed": "critical", "killed": "warning"}.get(state, "info")
-        if (deed := self.evidence.deed) is not None and tier_of(deed) is Tier.EXTERNAL:
+        deed = self.evidence.deed
+        asked = deed is not None and tier_of(deed) is Tier.EXTERNAL
+        if asked and not self.evidence.fails_anyway:
             severity = "info"
         self.severity = max(self.severity, severity, key=severity_rank)
 

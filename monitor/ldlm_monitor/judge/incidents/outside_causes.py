@@ -34,7 +34,9 @@ def external(evidence: Evidence) -> RootCause | None:
     ]
     reasoned = [clue for clue in clues if clue.fields.get("reason")]
     clue = min(reasoned or clues, key=lambda each: each.order, default=None)
-    if clue is None or _failed_before(evidence, clue, given=bool(reasoned)):
+    if clue is None or (clue is evidence.deed and evidence.fails_anyway):
+        return None
+    if _failed_before(evidence, clue, given=bool(reasoned)):
         return None
     reason = clue.fields.get("reason")
     given = f"the scheduler gives the reason: {reason}"
@@ -44,9 +46,9 @@ def external(evidence: Evidence) -> RootCause | None:
         if _is_stopped(fold.first) and _writer(fold.first) not in sources:
             sources.add(_writer(fold.first))
             why.append(f"{_writer(fold.first)} reports that it was stopped")
-    if clue is evidence.deed and any(evidence.of_kind(WORKER_FAILED)):
-        sources.add("the kernel")  # by the status with which our command ended
-        why.append("the command ended after it")
+    if clue is evidence.deed and evidence.obeyed:
+        sources.add("the command")
+        why.append("the command ended by its signal")
     sure = by_sources(sources, doubtful=False)
     return RootCause.of_clue(Tier.EXTERNAL, clue, sure, why, host=clue.host)
 
