@@ -86,6 +86,13 @@ def orders(of: Supervisor, seen: Snapshot, now: float) -> list[Order]:
     return list(of.observe(seen, now))
 
 
+def again(of: Supervisor, now: float, seen: Snapshot | None = None) -> None:
+    """The command fails, and is started again."""
+    order = of.ended(1, now)
+    assert order.start_at
+    of.begin(seen, order.start_at)
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -186,10 +193,10 @@ def test_a_nan_alert_that_goes_on_counts_again_with_the_next_nan() -> None:
         return snapshot(alert).model_copy(update={"runs": (run,)})
 
     assert orders(acting, seen(1), START + 5)
-    started = acting.ended(-15, START + 6).start_at
-    assert started == START + 7
-    assert not orders(acting, seen(3), START + 6.5)
+    assert acting.ended(-15, START + 6).start_at == START + 7
     assert not orders(acting, seen(3), START + 8)
+    acting.begin(seen(3), START + 8.5)
+    assert not orders(acting, seen(3), START + 8.75)
     assert orders(acting, seen(4), START + 9)
 
 
@@ -212,25 +219,35 @@ def test_a_crash_starts_again_with_rising_pauses_until_the_restarts_made_no_step
 def test_new_steps_give_the_restarts_back() -> None:
     acting = supervisor("crash=restart:1")
     orders(acting, snapshot(step=10), START)
-    assert acting.ended(1, START).start_at
+    again(acting, START)
     orders(acting, snapshot(step=11), START + 5)
-    assert acting.ended(1, START + 6).start_at
+    again(acting, START + 6)
     orders(acting, snapshot(step=11), START + 8)
     assert acting.ended(1, START + 9).start_at is None
+
+
+def test_steps_that_are_read_after_an_end_are_of_the_attempt_that_ended() -> None:
+    acting = supervisor("crash=restart:1")
+    orders(acting, snapshot(step=10), START)
+    assert acting.ended(1, START + 1).start_at
+    orders(acting, snapshot(step=12), START + 1.5)
+    acting.begin(snapshot(step=12), START + 2)
+    orders(acting, snapshot(step=12), START + 3)
+    assert acting.ended(1, START + 4).note == "no restart: 1 made no new step"
 
 
 def test_a_budget_ends_restarts_that_make_steps() -> None:
     acting = supervisor("crash=restart:1", budget="2/10m")
     for attempt in range(2):
         orders(acting, snapshot(step=10 + attempt), START + 10 * attempt)
-        assert acting.ended(1, START + 10 * attempt).start_at
+        again(acting, START + 10 * attempt)
     orders(acting, snapshot(step=20), START + 20)
     assert acting.ended(1, START + 23).note == "no restart: the budget of 2 is used up"
 
 
 def test_a_budget_is_of_the_last_hours() -> None:
     acting = supervisor("crash=restart:1", budget="1/10m")
-    assert acting.ended(1, START).start_at
+    again(acting, START)
     orders(acting, snapshot(step=20), START + 10)
     assert acting.ended(1, START + 600).start_at
 

@@ -1,13 +1,19 @@
 """The monitor's side of a run: what comes by the link, and what is ordered."""
 
+import json
 import os
 import socket
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from ldlm_monitor.base.records import Event, Position
 from ldlm_monitor.base.snapshot import AlertView, MonitorView, RunView, Snapshot
+from ldlm_monitor.host.supervise import reactions
 from ldlm_monitor.host.supervise.launch import shells
 from ldlm_monitor.host.supervise.reactions import Reactions, Supervisor
 from ldlm_monitor.host.supervise.run_folder import RunRecord, runs_dir
@@ -140,6 +146,59 @@ def test_a_restart_waits_until_the_log_was_read(relay: Relay) -> None:
     watching.turn(nothing)
     watching.turn(nothing)
     assert relay.orders() == []
+
+
+def test_a_restart_waits_for_the_end_of_the_log(
+    relay: Relay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the last attempt still wrote is not of the next one."""
+    monkeypatch.setattr(reactions, "BACKOFF_SECONDS", 0.0)
+    watching = session(relay, "crash=restart:3")
+    relay.says('{"ended": 1}')
+    watching.turn(snapshot)
+    assert relay.orders() == []
+    end = Event(
+        run="train_1", rank=None, time=time.time(), kind="elastic_worker_failed",
+        severity="error", message="ldlm-monitor run: the command ended with exit code 1",
+        fields={}, position=Position("/a.log", 9, 900),
+    )  # fmt: skip
+    watching.turn(lambda: snapshot().model_copy(update={"events": (end,)}))
+    (note, start) = relay.orders()
+    assert str(note["note"]).startswith("restart 1 of 5")
+    assert "start" in start
+
+
+LEAVES_A_PROCESS = """
+import signal, subprocess, sys, time
+ignores = "import signal, time; signal.signal(15, signal.SIG_IGN); print(1, flush=True)"
+left = [sys.executable, "-c", ignores + "; time.sleep(600)"]
+subprocess.Popen(left, start_new_session=True).wait()
+"""
+
+
+def test_a_process_that_survives_the_command_is_killed_before_the_run_is_over(
+    relay: Relay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reactions, "GRACE_SECONDS", 1.0)
+    command = subprocess.Popen(
+        [sys.executable, "-c", LEAVES_A_PROCESS], stdout=subprocess.PIPE, start_new_session=True
+    )
+    with command:
+        assert command.stdout is not None
+        command.stdout.readline()
+        watching = session(relay, "nan=kill")
+        relay.says(json.dumps({"started": command.pid}))
+        watching.turn(lambda: snapshot("NonFiniteLoss"))
+        assert {"signal": 15} in relay.orders()
+        command.terminate()
+        assert command.wait() == -15
+        relay.says('{"ended": -15}')
+        ordered: list[dict[str, object]] = []
+        while {"release": True} not in ordered:
+            watching.turn(snapshot)
+            ordered += relay.orders()
+        assert command.stdout.read() == b""  # nobody has it open any more
+    assert {"note": "a process that it left did not end: SIGKILL"} in ordered
 
 
 def test_a_signal_between_two_attempts_releases_the_relay(relay: Relay) -> None:

@@ -4,7 +4,6 @@ The default is to watch alone. Everything here is a function of alerts, ends and
 carries the orders out.
 """
 
-import math
 import signal
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -36,6 +35,8 @@ LONGEST_BACKOFF_SECONDS = 300.0  # a choice: a node's reboot takes some minutes
 FIRST_PAUSE = 300.0
 """Seconds before which a run is not killed that may evaluate: as `run/pace.py` allows for a first
 pause. Once a pause has ended by itself, the learned limit allows for the next."""
+END_LINE: Final = "ldlm-monitor run: the command "
+"""How the line begins that the relay writes after all output of an attempt."""
 MAX_EXCLUDED: Final = 4
 """Most nodes that one run leaves out. A choice: a fifth broken node is rarely the node's fault, and
 each one left out is missing to other jobs."""
@@ -107,6 +108,7 @@ class Supervisor:
         self._reactions = reactions
         self._name = name
         self._started_at = now
+        self._runs = True
         self._restarts: deque[float] = deque()
         self._in_a_row = 0
         self._furthest = -1  # the last step of all attempts
@@ -122,20 +124,40 @@ class Supervisor:
         """Note that a person sent a signal: the end that follows is wanted."""
         self._over = True
 
+    @property
+    def kills(self) -> bool:
+        """Whether SIGKILL is to follow for what has not ended by SIGTERM."""
+        return self._kill_at is not None
+
+    def has_read_end(self, snapshot: Snapshot) -> bool:
+        """Whether the snapshot is of the whole log of the attempt that has ended."""
+        return any(
+            each.run == self._name
+            and each.message.startswith(END_LINE)
+            and (each.time or 0.0) >= self._started_at
+            for each in snapshot.events
+        )
+
+    def begin(self, snapshot: Snapshot | None, now: float) -> None:
+        """Note that the command starts again at `now`; what `snapshot` has is of those before."""
+        self._started_at, self._runs, self._kill_at = now, True, None
+        run = None if snapshot is None else self._run(snapshot)
+        self._nonfinite = self._nonfinite if run is None else _nonfinite(run)
+
     def observe(self, snapshot: Snapshot, now: float) -> Iterator[Order]:
         """What to do about the alerts that fire at `now` (Unix seconds)."""
+        if self._kill_at is not None and now >= self._kill_at:
+            self._kill_at = None
+            who = "the command" if self._runs else "a process that it left"
+            yield Order(f"{who} did not end: SIGKILL", signal.SIGKILL)
         run = self._run(snapshot)
         if run is None:
             return
-        if now <= self._started_at:
-            self._nonfinite = _nonfinite(run)
-        if now < self._started_at:  # between two attempts, or after the last
-            return
         if run.step is not None and run.step > self._furthest:
-            self._furthest, self._in_a_row = run.step, 0
-        if self._kill_at is not None and now >= self._kill_at:
-            self._kill_at = None
-            yield Order("the command did not end: SIGKILL", signal.SIGKILL)
+            # The last steps of an attempt may be read after its end, which is then counted.
+            self._furthest, self._in_a_row = run.step, 0 if self._runs else 1
+        if not self._runs:
+            return
         for failure, actions in self._reactions.actions.items():
             alert = next(self._firing(snapshot, run, failure, now), None)
             if self._acted or alert is None or _may_evaluate(alert, run, now):
@@ -154,11 +176,13 @@ class Supervisor:
             )
 
     def ended(self, code: int, now: float) -> Order:
-        """What to do after the command ended with `code` (below 0: a signal) at `now`."""
-        acted, self._acted, self._kill_at = self._acted, "", None
+        """What to do after the command ended with `code` (below 0: a signal) at `now`.
+
+        Processes that it left still get the SIGKILL that is to follow a SIGTERM.
+        """
+        acted, self._acted, self._runs = self._acted, "", False
         most, budget = self._reactions.restarts, self._reactions.budget
         seconds = self._reactions.budget_seconds
-        self._started_at = math.inf
         if self._over or (code == 0 and not acted) or not most:
             return Order()
         while self._restarts and self._restarts[0] <= now - seconds:
@@ -171,7 +195,6 @@ class Supervisor:
         self._in_a_row += 1
         self._restarts.append(now)
         self.attempt += 1
-        self._started_at = now + pause
         why = acted or (f"exit code {code}" if code >= 0 else f"signal {-code}")
         place = f" at step {self._furthest}" if self._furthest >= 0 else ""  # or not read yet
         used = f"{len(self._restarts)} of {budget} in {duration(seconds)}"
@@ -179,7 +202,7 @@ class Supervisor:
         found = {"LDLM_ATTEMPT": str(self.attempt)}
         if self._excluded:
             found["LDLM_EXCLUDE_NODES"] = ",".join(self._excluded)
-        return Order(note, start_at=self._started_at, environment=found)
+        return Order(note, start_at=now + pause, environment=found)
 
     def reconsidered(self, order: Order, snapshot: Snapshot) -> Order:
         """A restart that is due, in the light of the whole log: with the decision's variables.
@@ -192,14 +215,12 @@ class Supervisor:
         if decision is None:
             return order
         if decision.decision == "STOP":
-            self._started_at = math.inf
             return Order(f"no restart: {decision.phrase}")
         note, found = order.note, dict(order.environment)
         if decision.node is not None:
             self._excluded[decision.node] = None
             found["LDLM_EXCLUDE_NODES"] = ",".join(self._excluded)
         if len(self._excluded) > MAX_EXCLUDED:
-            self._started_at = math.inf
             return Order(f"no restart: {len(self._excluded)} nodes failed")
         if decision.rollback_step is not None:
             found["LDLM_RESUME_STEP"] = str(decision.rollback_step)

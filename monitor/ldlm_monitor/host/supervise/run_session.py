@@ -47,7 +47,7 @@ class RunSession:
             self._jobs = slurm.SubmittedJobs(Path(record.log), record.folder, Path.cwd())
         self._link = link
         self._supervisor = supervisor
-        self._restart: Order | None = None
+        self._next: Order | None = None  # after an end
         self._processes: CommandProcesses | None = None
         self.exit_code: int | None = None
         self.asked_by = ""
@@ -65,7 +65,7 @@ class RunSession:
         if self._jobs is not None:
             self._jobs.look()
         snapshot = look()
-        self._restart_if_due(snapshot, now)
+        self._go_on_if_due(snapshot, now)
         if snapshot is None or not self._link.is_open:
             return
         for order in self._supervisor.observe(snapshot, now):
@@ -87,16 +87,26 @@ class RunSession:
         self._processes.look()
         return self._processes.pids
 
-    def _restart_if_due(self, snapshot: Snapshot | None, now: float) -> None:
-        order, jobs = self._restart, self._jobs
-        due = None if order is None else order.start_at
-        if order is None or due is None or now < due:
+    def _go_on_if_due(self, snapshot: Snapshot | None, now: float) -> None:
+        order, processes = self._next, self._processes
+        if order is None:
             return
-        is_read = snapshot is not None and (jobs is None or jobs.are_read(snapshot))
-        if not is_read and now < due + DECIDE_SECONDS:
+        if self._supervisor.kills and processes is not None and processes.is_alive:
             return
-        self._restart = None
-        self._go_on(order if snapshot is None else self._supervisor.reconsidered(order, snapshot))
+        if (due := order.start_at) is not None:
+            is_read = snapshot is not None and self._has_read(snapshot)
+            if now < due or (not is_read and now < due + DECIDE_SECONDS):
+                return
+            if snapshot is not None:
+                order = self._supervisor.reconsidered(order, snapshot)
+        self._next = None
+        if order.start_at is not None:
+            self._supervisor.begin(snapshot, now)
+        self._go_on(order)
+
+    def _has_read(self, snapshot: Snapshot) -> bool:
+        read = self._jobs is None or self._jobs.are_read(snapshot)
+        return read and self._supervisor.has_read_end(snapshot)
 
     def _go_on(self, order: Order) -> None:
         """Start the command again, or let the run be over."""
@@ -137,16 +147,12 @@ class RunSession:
         if "interrupted" in said:
             self.asked_by = said["interrupted"]
             self._supervisor.interrupted()
-            if self._restart is not None:  # between two attempts: there will be none
-                self._restart = None
+            if self._next is not None:  # between two attempts: there will be none
+                self._next = None
                 self._link.send({"release": True})
         if "started" in said:
             self._processes = CommandProcesses(said["started"])
         if "ended" in said:
-            order = self._supervisor.ended(said["ended"], now)
-            if order.start_at is None:
-                self._go_on(order)
-            else:
-                self._restart = order
+            self._next = self._supervisor.ended(said["ended"], now)
         if "over" in said:
             self.exit_code = shells(said["over"])
