@@ -392,7 +392,7 @@ def test_start_times_that_were_known_before_a_restart_are_kept() -> None:
 
 
 def test_days_of_silence_are_skipped_not_evaluated() -> None:
-    feeder = trained()
+    feeder = trained(91)
     feeder.wait(3 * 86400.0)
     before = feeder.monitor.snapshot().monitor.evaluations
     feeder.wait(6 * 86400.0)

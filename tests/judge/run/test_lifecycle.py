@@ -1,6 +1,5 @@
 """The states of a run, by its records and the time."""
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -72,11 +71,11 @@ class TestStalls:
         assert life.state == "stalled"
 
     def test_between_ordinary_steps_a_stall_is_a_hang_and_needs_no_other_timer(self) -> None:
-        life = running()
+        life = running(91)
         assert life.hang_limit == life.stall_limit == 30
-        life.tick(129.1)
+        life.tick(120.1)
         assert life.due() is None
-        observe(life, sample(100), 200.0)
+        observe(life, sample(91), 200.0)
         assert life.due() == 230
 
     def test_at_the_first_of_a_round_number_of_steps_a_hang_is_reported_by_another_timer(
@@ -95,24 +94,43 @@ class TestStalls:
         life = running()
         life.observe_event(event("eval_started"), 99.5)
         assert (life.stall_limit, life.hang_limit) == (600.5, 1800)
-        observe(life, sample(100), 300.0)
+        observe(life, sample(101), 300.0)
         assert life.hang_limit == 30, "an ordinary step"
         life.observe_event(event("eval_started"), 300.0)
         assert life.hang_limit == life.stall_limit == 402
         life.observe_event(event("results"), 300.0)
-        observe(life, sample(101), 302.0)
+        observe(life, sample(102), 302.0)
         life.observe_event(event("results", message="Test accuracy: 0.5"), 303.0)
         assert (life.stall_limit, life.hang_limit) == (30, 1800), "an epoch may be over"
 
-    def test_batches_that_are_passed_over_may_take_any_time(self) -> None:
+    def test_at_a_round_number_of_steps_another_pause_may_follow_a_save(self) -> None:
+        life = running(500)
+        for step in range(500, 1000):
+            if step in (500, 999):
+                life.observe_event(event("checkpoint_saved"), step + 0.5)
+            observe(life, sample(step), step + 1.0)
+        life.observe_event(event("checkpoint_saved"), 1001.0)
+        assert (life.stall_limit, life.hang_limit) == (31, 1800)
+
+    def test_words_of_an_end_are_waited_for_no_longer_than_a_stall(self) -> None:
+        life = running(1000)
+        life.tick(1100.0)
+        assert life.state == "stalled"
+        life.observe_event(event("run_finished", confirmed_by="silence"), 1100.0)
+        assert life.due() == 999 + 30
+
+    def test_batches_that_are_passed_over_may_take_hours(self) -> None:
         life = Lifecycle(0.0, Stall(), Position("a.log", 1, 0))
         life.observe_event(event("training_plan", steps=1000), 0.0)
         life.observe_event(event("config"), 0.0)
         life.observe_event(event("batches_skipped"), 1.0)
-        life.tick(1e6)
-        assert (life.state, life.hang_limit, life.due()) == ("stalled", math.inf, None)
-        observe(life, sample(1), 1e6 + 1)
-        assert life.hang_limit < math.inf
+        life.tick(7200.0)
+        assert (life.state, life.hang_limit, life.due()) == ("stalled", 21600, 21600)
+        life.tick(21600.1)
+        assert life.due() is None
+        observe(life, sample(1), 22000.0)
+        life.observe_event(event("batches_skipped"), 22001.0)
+        assert life.hang_limit == life.stall_limit == 44000, "an ordinary step"
 
     def test_rows_whose_step_never_moves_show_a_life_without_progress(self) -> None:
         life = Lifecycle(0.0, Stall(), Position("a.log", 1, 0))

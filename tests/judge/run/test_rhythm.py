@@ -10,7 +10,7 @@ from ldlm_monitor.base.names import METRIC_LAPSE, METRIC_SILENCE
 from ldlm_monitor.judge.core.monitor import Monitor
 
 NOW = 1_795_000_000.0
-Row = Mapping[str, float | None]
+Row = Mapping[str, float | str | None]
 
 
 def feed(rows: Iterable[Row], *, at_once: bool) -> Monitor:
@@ -42,6 +42,14 @@ def at_once(request: pytest.FixtureRequest) -> bool:
 @pytest.mark.parametrize("gone", [{}, {"loss": None}])
 def test_a_loss_that_comes_no_longer_is_missed(at_once: bool, gone: dict[str, None]) -> None:
     rows = logged(range(80), loss=2.5) + logged(range(80, 200), **gone)
+    assert silent(rows, at_once=at_once) == {"loss": 120}
+
+
+@pytest.mark.parametrize("gone", [None, "n/a"])
+def test_a_loss_that_stood_alone_is_missed_by_the_rows_that_name_it(
+    at_once: bool, gone: str | None
+) -> None:
+    rows = [{"step": step, "loss": 2.5 if step < 80 else gone} for step in range(200)]
     assert silent(rows, at_once=at_once) == {"loss": 120}
 
 

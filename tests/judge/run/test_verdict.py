@@ -154,6 +154,29 @@ def test_a_verdict_survives_a_jump_of_the_clock() -> None:
     assert before is not None
 
 
+@pytest.mark.parametrize(
+    ("found", "hangs"),
+    [
+        ([BUSY, {"state": "zombie", "status": 9}], True),  # killed beside a living rank
+        ([{"state": "disk sleep"}, {"state": "zombie", "status": 1 << 8}], True),  # crashed
+        ([BUSY, IDLE], True),
+        ([BUSY, {"state": "disk sleep"}], False),  # it may save
+        ([BUSY, BUSY], False),
+        ([BUSY, {"state": "zombie", "status": 0}], False),  # one had no more to do
+    ],
+)
+def test_a_rank_that_is_gone_leaves_the_others_hanging(
+    found: list[dict[str, object]], *, hangs: bool
+) -> None:
+    life = Lifecycle(0.0, Stall(), Position("train.log", 1, 0))
+    findings = Findings(life)
+    life.observe_event(event("config"), 0.0)
+    findings.add(looks(*found))
+    assert not findings.show_a_hang, "it does not stall"
+    life.tick(601.0)
+    assert findings.show_a_hang is hangs
+
+
 def test_pids_are_bounded_and_those_of_a_restart_replace_the_old_ones() -> None:
     found = Findings(Lifecycle(0.0, Stall(), Position("train.log", 1, 0)))
     for rank in range(5000):

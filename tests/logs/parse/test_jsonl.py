@@ -48,6 +48,17 @@ def test_a_time_is_unix_time_or_a_number_like_any_other(parse, row, time, values
     assert (sample.time, sample.values) == (time, values)
 
 
+@pytest.mark.parametrize("loss", ["null", '"n/a"', "[]"])
+def test_a_step_whose_metric_is_no_number_is_a_step(parse, loss: str) -> None:
+    (sample,) = parse(f'{{"step": 7, "loss": {loss}, "time": 1781178259}}\n', path="a.jsonl")
+    assert (sample.step, sample.values, sample.time) == (7, {}, 1781178259.0)
+
+
+@pytest.mark.parametrize("row", ['{"loss": null}', '{"step": 7, "name": "build"}', '{"step": 7}'])
+def test_a_row_without_a_number_and_a_metric_of_a_step_is_none(parse, row: str) -> None:
+    assert parse(row + "\n", path="a.jsonl") == []
+
+
 def test_lines_that_are_no_objects_are_counted_and_lose_nothing() -> None:
     parser = Parser()
     data = b'{"step": 1, "loss": 1}\nTraceback\n[1, 2]\n\n{"step": 2, "loss": 2}\n{"step": 3, "lo'

@@ -108,7 +108,7 @@ def test_a_restart_begins_another_incident() -> None:
 
 
 def test_a_stall_without_a_line_is_an_incident_that_progress_ends() -> None:
-    monitor = played(steps(1, 100, 0.0), silence=400.0)
+    monitor = played(steps(1, 90, 0.0), silence=400.0)
     (incident,) = monitor.snapshot().incidents
     assert (incident.root.kind, incident.confidence, incident.state) == (
         "hang_no_progress",
@@ -116,7 +116,7 @@ def test_a_stall_without_a_line_is_an_incident_that_progress_ends() -> None:
         "open",
     )
     assert incident.alerts == ("TrainingStalled",)
-    (later_on,) = incidents(steps(1, 100, 0.0) + steps(100, 150, 500.0))
+    (later_on,) = incidents(steps(1, 90, 0.0) + steps(90, 150, 500.0))
     assert later_on.state == "recovered"
 
 

@@ -11,7 +11,7 @@ from ldlm_monitor.judge.run.attempts import Attempts
 from ldlm_monitor.judge.run.endings import STRAY_SECONDS, End, EndingTracker, end_by
 from ldlm_monitor.judge.run.file_rows import FileRows, FileSteps
 from ldlm_monitor.judge.run.goals import StepGoal
-from ldlm_monitor.judge.run.pace import LATE, Pace, advances, is_sign_of_life
+from ldlm_monitor.judge.run.pace import LATE, LONGEST_SKIP, Pace, advances, is_sign_of_life
 from ldlm_monitor.judge.run.places import Places
 from ldlm_monitor.judge.run.run_states import ENDS, MOVES, PAUSES, MoveName
 from ldlm_monitor.judge.run.stall import Stall
@@ -84,7 +84,7 @@ class Lifecycle:
     def stall_limit(self) -> float:
         """Seconds after `last_progress_at` for which a pause is normal; signs of life extend it."""
         limit = self.pace.limit(self.phase)
-        if self.phase == "running" and self._places.place == "epoch":
+        if self.phase == "running" and "epoch" in self._places.here:
             limit = max(limit, 2 * self.pace.longest_pause.get("epoch", 0.0))
         if self.phase == "running" and self.progress_step is not None and self._stride:
             limit = max(limit, self.pace.expected_pause(self.progress_step))
@@ -94,25 +94,23 @@ class Lifecycle:
     def hang_limit(self) -> float:
         """Seconds after `last_progress_at` from which a pause is a hang whatever the run may do.
 
-        Beyond `stall_limit` for the first pause of a kind, and infinite while batches are skipped.
+        Beyond `stall_limit` for the first pause of a kind, and while batches are skipped.
         """
-        limit = self.stall_limit
-        if self._places.place == "skip":
-            return math.inf
         if not self._may_pause_first:
-            return limit
-        return max(
-            limit, LATE * max(self.pace.limit(self.phase), self.pace.settings.startup_seconds)
-        )
+            return self.stall_limit
+        usual = max(self.pace.limit(self.phase), self.pace.settings.startup_seconds)
+        patience = LONGEST_SKIP if "skip" in self._places.here else LATE * usual
+        return max(self.stall_limit, patience)
 
     @property
     def _may_pause_first(self) -> bool:
-        """Whether the present pause may be the first one of its kind."""
+        """Whether the present pause may be the first one of its kind, announced or by its place."""
         if self.phase in self.pace.settings.limit_seconds:
             return False
-        kind = self._paused_by or (self._places.place if self.phase == "running" else self.phase)
-        again = kind in ("epoch", "round") and not self._places.is_first
-        return bool(kind) and not again and kind not in self.pace.longest_pause
+        announced = self._paused_by or ("" if self.phase == "running" else self.phase)
+        kinds = [announced] if announced else []
+        kinds += [place for place, is_first in self._places.here.items() if is_first]
+        return any(kind not in self.pace.longest_pause for kind in kinds)
 
     def due(self) -> float | None:
         """When the next timer runs if no record arrives (Unix seconds); None if none does."""
@@ -127,12 +125,12 @@ class Lifecycle:
     @property
     def stalls_at(self) -> float | None:
         """When it stalls, or is late, if no record arrives (Unix seconds); None if it does not."""
-        # Words of an end may come when it was late already.
-        waits = not self._late or (self.goal.is_reached and self.ending.assumed is None)
-        if not (self.can_stall and waits):
+        # Words of an end may come when it has stalled already.
+        completes = self.goal.is_reached and self.ending.assumed is None
+        if not self.can_stall or (self._late and not completes):
             return None
-        limit = self.hang_limit if self._stalled else self.stall_limit
-        return self.last_progress_at + limit if limit < math.inf else None
+        is_waited_for = self._stalled and not completes
+        return self.last_progress_at + (self.hang_limit if is_waited_for else self.stall_limit)
 
     def silent_since(self, at: float) -> float:
         """The time of the last step, as if each moment up to `at` that was not read had a step."""
@@ -309,12 +307,12 @@ class Lifecycle:
             place = self.phase, self.progress_step, self._stride
             gap = at - self.last_progress_at
             why = self._paused_by
-            if self._places.place == "epoch" and gap > self.pace.limit("running"):
+            if "epoch" in self._places.here and gap > self.pace.limit("running"):
                 why = why or "epoch"
             self.pace.learn(gap, *place, explained_by=why, stalled=self._stalled)
         if self.is_paused or self._stalled:  # else it moves nothing
             self._move("step", at)
-        self._places.place = ""
+        self._places.here.clear()
         last = self.progress_step
         resumed = step is not None and last is not None and step < last
         self.ending.went_on(at, position.path, timed=self.timed, resumed=resumed)

@@ -29,8 +29,12 @@ STEP_BUCKETS = (1.0,)
 a scrape for every run, of which the histogram is to be a tenth at most; without one it is none.
 What a bound cannot show is in the native buckets, and in `ldlm_train_step_seconds`."""
 LATE = 3.0
-"""Multiple of its stall limit at which a run is hung that may also have ended: `rules/default.yml`
-has it, too. A choice: more delays the page of a hang, less pages for runs that ended silently."""
+"""Multiple of the limit at which the first pause of a kind is a hang, and of the patience after
+which a caught exception was the end. A choice: more delays the page of a hang, less pages for first
+evaluations that are long."""
+LONGEST_SKIP = 21600.0
+"""Seconds after which batches that are passed over are a hang. A choice: resumes read their data
+for hours without a line; more delays the page of a loader that hangs."""
 
 
 def is_sign_of_life(values: Mapping[str, object]) -> bool:

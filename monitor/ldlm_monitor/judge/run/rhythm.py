@@ -59,11 +59,13 @@ class Rhythm:
     def miss(self, rows: FileRows, first: int = 0) -> None:
         """Add rows without the quantity, from the place `first` on.
 
-        Rows of an evaluation have none of the values beside it; where another loss has come into
-        its place, the training has another phase.
+        Rows of an evaluation have none of the values beside it, those without any number have it
+        as null or a word; where another loss has come into its place, the training has another
+        phase.
         """
-        names = rows.last.values.keys() - POSITIONS
-        if rows.key[0] != self.path or names.isdisjoint(self.beside):
+        values = rows.last.values
+        names = values.keys() - POSITIONS
+        if rows.key[0] != self.path or (values and names.isdisjoint(self.beside)):
             return
         if any("loss" in name for name in names - self.beside.keys()):
             return

@@ -252,11 +252,14 @@ class Findings:
 
     @property
     def show_a_hang(self) -> bool:
-        """Whether the host shows that a stalled run hangs; who waits for a disk may save."""
+        """Whether it is shown that a stalled run hangs: by itself, or as a rank is gone.
+
+        Who waits for a disk may save.
+        """
         if self._life.state != "stalled" or (found := self.verdict(None, None)) is None:
             return False
         waits = any(look["state"] == "disk sleep" for look in _looks([*self._found]))
-        return found.word == "hung" and not waits
+        return found.word in ("killed", "crashed") or (found.word == "hung" and not waits)
 
     def verdict(self, step: int | None, total: int | None) -> VerdictView | None:
         """The verdict on a stalled or ended run, None without evidence.

@@ -26,6 +26,7 @@ from ldlm_monitor.logs.parse.vocabulary import (
     MAX_KEY,
     STEP_KEYS,
     is_known,
+    is_metric,
     is_training,
     measure,
     plain,
@@ -129,7 +130,8 @@ def _sample(row: dict[str, Any], place: RecordPlace) -> list[Record]:
             _add(values, key, value)
         if len(values) >= _MAX_ITEMS:
             break
-    if not values:
+    # A loss that is null or a word takes no step away.
+    if not values and (step is None or not any(is_metric(key[:MAX_KEY]) for key in row)):
         return _logged(row, place.known(rank, time))
     return [place.known(rank, time).sample(values, step, epoch, row_source(place.path))]
 
