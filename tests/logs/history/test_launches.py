@@ -107,7 +107,7 @@ def test_files_that_begin_at_the_same_step_hours_apart_are_two_launches(tmp_path
     assert count(runs) == 1
 
 
-@pytest.mark.parametrize("numbers", [(4, 8, 16), (8, 16), (1, 2, 4)])
+@pytest.mark.parametrize("numbers", [(4, 8, 16), (4, 8, 12, 16), (1, 2), (0, 4)])
 def test_ranks_of_matrices_are_none_of_processes(numbers: tuple[int, ...], tmp_path: Path) -> None:
     runs, _ = joined(tmp_path, {f"lora/rank_{each}.log": steps(each) for each in numbers})
     assert count(runs) == len(numbers)
@@ -182,7 +182,7 @@ def test_a_rank_that_is_found_later_joins_the_run_of_those_that_were_read(tmp_pa
         path.write_text(steps())
     assert [*join_launches(paths[:2], paths[:2], names)]
     before = runs_of(paths[:2], names)
-    assert [*join_launches(paths[2:], paths, names)]
+    assert [*join_launches(paths[2:], paths, names)] == []  # one notice of a launch
     assert runs_of(paths, names) == [*before, before[0]]
 
 
@@ -230,3 +230,81 @@ def test_the_files_of_a_second_launch_are_one_run_too(tmp_path: Path) -> None:
     assert runs["node2/train.log"] == runs["node3/train.log"]
     assert count(runs) == 2
     assert count(joined(tmp_path, files, joins=False)[0]) == 4
+
+
+@pytest.mark.parametrize("text", ["0001-01-01 00:00:00 begins\n", f"process rank: {'9' * 5000}\n"])
+@pytest.mark.parametrize("name", ["rank_{}.log", "worker_{}.log"])
+def test_no_text_ends_the_search(name: str, text: str, tmp_path: Path) -> None:
+    runs, _ = joined(tmp_path, {name.format(0): steps(head=text), name.format(1): steps()})
+    assert count(runs) == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "runs"),
+    [
+        ([f"multirun/2026-11-29/10-00-00/{at}/train.log" for at in range(3)], 3),
+        ([f"exp/{at}/stdout.log" for at in range(3)], 3),
+        ([f"{at}/train_rank{rank}.log" for at in range(2) for rank in range(2)], 2),
+        ([f"seeds/{at}/rank_{rank}/train.log" for at in range(2) for rank in range(2)], 2),
+        ([f"{at}/exp_rank{rank}.log" for at in range(3) for rank in range(2)], 3),
+        ([f"{at}/train_rank0.log" for at in range(2)], 2),
+    ],
+)
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_number_of_a_folder_is_that_of_an_experiment(
+    names: list[str], runs: int, at_once: bool, tmp_path: Path
+) -> None:
+    paths, found = [tmp_path / name for name in names], RunNames()
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(steps())
+    for end in [len(paths)] if at_once else range(1, len(paths) + 1):
+        _ = [*join_launches(paths[0 if at_once else end - 1 : end], paths[:end], found)]
+    assert len({*runs_of(paths, found)}) == runs
+
+
+def test_no_join_parts_what_stamps_of_names_made_one_run(tmp_path: Path) -> None:
+    files = {f"train_20260129_10150{node}_node{node}.log": steps() for node in range(3)}
+    assert count(joined(tmp_path, files)[0]) == 1
+    assert count(joined(tmp_path, files, joins=False)[0]) == 3
+
+
+def printed(losses: Iterable[str]) -> str:
+    """A step a second with these losses."""
+    clock = "2026-01-29 10:{:02d}:{:02d}"
+    return "".join(
+        f"{clock.format(at // 60, at % 60)} step {at} loss {loss} {'-' * 30}\n"
+        for at, loss in enumerate(losses)
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "other"),
+    [
+        (["0.67", "0.63", *["0.61"] * 28], ["0.67", "0.64", *["0.61"] * 28]),
+        (["2.303"] * 30, ["2.303"] * 30),
+        (
+            [f"{3 - at / 1000:.4f}" for at in range(900)],
+            [f"{3 - at / 1000 - (at > 600):.4f}" for at in range(900)],
+        ),
+    ],
+    ids=["few decimals", "warm-up", "apart later on"],
+)
+def test_losses_that_are_near_are_not_the_same(
+    first: list[str], other: list[str], tmp_path: Path
+) -> None:
+    runs, _ = joined(tmp_path, {"fold_0.log": printed(first), "fold_1.log": printed(other)})
+    assert count(runs) == 2
+
+
+def test_launches_one_after_the_other_that_begin_at_the_same_step_are_two(tmp_path: Path) -> None:
+    runs, _ = joined(tmp_path, {"node0.log": steps(), "node1.log": steps(1, began=500.0)})
+    assert count(runs) == 2
+
+
+def test_an_old_file_of_the_lowest_number_does_not_part_the_others(tmp_path: Path) -> None:
+    old = {"worker_0.log": steps(9, began=-24 * HOURS)}
+    runs, notices = joined(tmp_path, old | {f"worker_{at}.log": steps() for at in (1, 2, 3)})
+    assert count(runs) == 2
+    assert runs["worker_1.log"] == runs["worker_3.log"] != runs["worker_0.log"]
+    assert len(notices) == 1

@@ -39,3 +39,15 @@ def test_of_three_that_stand_in_one_line_each_has_its_own() -> None:
 )
 def test_a_rank_that_a_text_names_divides_no_line(line: str) -> None:
     assert [found[1:3] for found in losses(line)] == [(10, 4.5)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '[rank0] config={"note":"[rank1] step 9 loss 2.5"}',
+        "[rank0] order=[rank1] step 9 loss 2.5",
+        "[rank0] from ([rank1] step 9 loss 2.5)",
+    ],
+)
+def test_a_rank_that_a_value_quotes_gets_no_part_of_the_line(line: str) -> None:
+    assert 1 not in {found[0] for found in losses(line)}

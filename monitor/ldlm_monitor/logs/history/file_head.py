@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -80,7 +81,8 @@ def moments(text: bytes) -> Iterator[float]:
         if stamp.has_year and stamp.zoned:
             yield stamp.when
         elif stamp.has_year:
-            yield datetime.fromtimestamp(stamp.when, UTC).replace(tzinfo=None).timestamp()
+            with suppress(ValueError, OverflowError):  # of a year that this host's zone has not
+                yield datetime.fromtimestamp(stamp.when, UTC).replace(tzinfo=None).timestamp()
 
 
 def part(path: Path, start: int, disk: Disk) -> bytes:

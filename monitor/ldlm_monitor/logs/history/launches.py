@@ -6,35 +6,31 @@ shows that one wrote them.
 """
 
 import math
-import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
-from pathlib import Path
+from dataclasses import dataclass
+from pathlib import Path, PurePath
 
 from ldlm_monitor.base.chunk import rotated_from
 from ldlm_monitor.base.text.format import duration
-from ldlm_monitor.logs.history.file_head import moments
-from ldlm_monitor.logs.history.kinship import FIRST_LOSS, SHARED_STEPS, Losses, compared, losses_in
-from ldlm_monitor.logs.history.row_moments import row_moments
+from ldlm_monitor.logs.history.kinship import SHARED_STEPS, Losses, compared
+from ldlm_monitor.logs.history.launch_glance import Glance, glance
 from ldlm_monitor.logs.parse.run_names import (
-    SAME_LAUNCH_SECONDS,
     RunNames,
     names_a_launch,
     numbered,
     origin_of,
+    place_of,
     root_of,
     shared_run,
 )
 from ldlm_monitor.logs.source.file_system import DIRECT, Disk
 
-LOOK_BYTES = 16 * 1024
-"""Bytes at a file's start and at its end that are looked at. A choice: a launch's first steps stand
-in them, and the parser reads a megabyte a second."""
-LINE_BYTES = 1024
-"""Bytes up to the end of the first line with a loss, whose time is that of the last stamp there."""
+EQUAL_STEPS = 10
+"""Steps of different losses, all printed alike, that show one launch. A choice: folds and seeds
+agree by chance at a few of two decimals, and a loss that stands still at many."""
 COMPARED = 16
-"""Files of one launch whose losses are compared; of more, times alone. A choice: 0.3 s."""
+"""Files of one launch whose losses are compared; of more, times alone. A choice: 0.6 s."""
 GAP_SECONDS = 3600.0
 """How long before the first line of one file another may have ended: a choice. Ranks that waited
 for one that died print after their timeout, which is ten to thirty minutes by default."""
@@ -42,29 +38,8 @@ LATE_SECONDS = 600.0
 """How far apart the ranks of one launch may show the same first step: a choice; they take it
 together, and the clocks of nodes differ by less."""
 
+_SAME_PLACE = "both are of the same rank and node"
 _SWEEP = "ranks count from 0, and nothing shows that these are of one launch"
-_OWN_RANK = re.compile(rb"\[rank(\d+)\]|\b(?:process|global)[_ ]?(?:rank|index)\W{1,3}(\d+)", re.I)
-_WORLD = re.compile(rb"\b(?:world[_ ]?size|num[_ ]processes|nranks)\W{1,3}(\d+)", re.IGNORECASE)
-_COMMUNICATOR = re.compile(rb"\bcommId (0x[0-9a-f]{4,16}) ")
-"""NCCL's number of a communicator, which all ranks of it print."""
-
-
-@dataclass(frozen=True, slots=True)
-class Glance:
-    """What a file holds of its launch. Times are Unix seconds, None where no line has one.
-
-    `stepped` is that of the first loss. `ranks`, `worlds`: what its lines call their own rank and
-    the number of all.
-    """
-
-    start: float | None = None
-    end: float | None = None
-    stepped: float | None = None
-    losses: Losses = field(default_factory=lambda: Losses((), ()))
-    total: float | None = None
-    ranks: frozenset[int] = frozenset()
-    worlds: frozenset[int] = frozenset()
-    communicators: frozenset[bytes] = frozenset()
 
 
 def join_launches(
@@ -77,65 +52,126 @@ def join_launches(
 ) -> Iterator[str]:
     """Give `fresh` files, of which nothing was read yet, the runs of their launches; says which.
 
-    `followed`: all files, in any order. Without `joins`, every file that its path gives to a run of
-    several is a run of its own. Raises `TimeoutError` for a file system that does not answer.
+    `followed`: all files, in any order. Without `joins`, every file of a rank or node that its path
+    gives to a run of several is a run of its own. Raises `TimeoutError` for a file system that does
+    not answer.
     """
     if names.is_given:
         return
-    new = {*map(str, fresh)}
-    roots = {*map(root_of, new)}
-    named: dict[tuple[str, str], list[str]] = {}
+    new, paths = {*map(str, fresh)}, [*map(str, sorted(followed))]
+    of_processes = [path for path in paths if _is_of_a_process(path)]
+    if not joins:
+        _part(of_processes, new, names)
+        return
+    named: dict[str, dict[str, list[str]]] = {}
+    for path in of_processes:
+        named.setdefault(origin_of(path).run, {}).setdefault(root_of(path), []).append(path)
     alike: dict[str, list[tuple[int, str]]] = {}
-    for path in map(str, sorted(followed)):
-        if (root := root_of(path)) not in roots:
-            continue
-        origin = origin_of(path)
-        if origin.rank is not None or origin.node is not None:
-            named.setdefault((origin.run, root), []).append(path)
-        elif (found := numbered(path)) is not None:
+    for path in paths:
+        if not _is_of_a_process(path) and (found := numbered(path)) is not None:
             alike.setdefault(found[0], []).append((found[1], path))
-    for paths in named.values():
-        if len(paths) > 1 and not new.isdisjoint(paths):
-            yield from _join_named(paths, new, names, disk, joins=joins)
+    mains = {(origin_of(each).run, root_of(each)) for each in paths if not _is_of_a_process(each)}
+    for run, roots in named.items():
+        _keep_folders_apart(run, roots, new, names)
+        for root, each in roots.items():
+            if len(each) > 1 and not new.isdisjoint(each):
+                ranks = [origin_of(path).rank for path in each]
+                is_sweep = _is_sweep([*ranks, *([None] if (run, root) in mains else [])])
+                yield from _join_named(each, new, names, disk, is_sweep=is_sweep)
     for numbers in alike.values():
-        if joins and len(numbers) > 1 and not new.isdisjoint(path for _, path in numbers):
-            yield from _join_alike(sorted(numbers), new, names, disk)
+        if len(numbers) > 1 and not new.isdisjoint(path for _, path in numbers):
+            yield from _join_alike(numbers, new, names, disk)
+
+
+def _is_of_a_process(path: str) -> bool:
+    origin = origin_of(path)
+    return origin.rank is not None or origin.node is not None
+
+
+def _part(paths: Iterable[str], new: Collection[str], names: RunNames) -> None:
+    """Give each process of several that their paths make one run a run of its own."""
+    runs: dict[str, dict[tuple[str | None, int | None, str], str]] = {}
+    for path in sorted(paths, key=lambda path: (path in new, path)):
+        run = names.origin(path).run
+        known = runs.setdefault(origin_of(path).run if names.is_tied(path) else run, {})
+        process = (*place_of(path)[:2], root_of(path))
+        if process not in known and path in new and known:
+            own = _own_run(path, run)
+            folder = PurePath(path).parent
+            known[process] = f"{own}/{folder.name}" if own in known.values() else own
+        run = known.setdefault(process, run)
+        if run != names.origin(path).run and path in new:
+            names.tie(path, run)
+
+
+def _keep_folders_apart(
+    run: str, roots: dict[str, list[str]], new: Collection[str], names: RunNames
+) -> None:
+    """Give the files of each folder that has a file of the same process a run of its own.
+
+    Launchers that name the launch have a folder of another name for each attempt.
+    """
+    places: set[tuple[str | None, int | None, str]] = set()
+    first = ""
+
+    def order(root: str) -> tuple[bool, str]:
+        has_run = any(names.origin(path).run == run for path in roots[root] if path not in new)
+        return not has_run, root
+
+    for root in sorted(roots, key=order):
+        paths = roots[root]
+        first = first if places else root
+        own = {place_of(path) for path in paths if not names_a_launch(path)}
+        if places.isdisjoint(own):
+            places |= own
+            continue
+        parts, others = PurePath(root).parts, PurePath(first).parts
+        pairs = zip(parts, others, strict=False)
+        same = next((at for at, (a, b) in enumerate(pairs) if a != b), len(others))
+        folder = "/".join(part for part in parts[same:] if part != "#") or parts[-1]
+        for path in paths:
+            if path in new and not names.is_tied(path):
+                names.tie(path, f"{run}/{folder}")
 
 
 def _join_named(
-    paths: Sequence[str], new: Collection[str], names: RunNames, disk: Disk, *, joins: bool
+    paths: Sequence[str], new: Collection[str], names: RunNames, disk: Disk, *, is_sweep: bool
 ) -> Iterator[str]:
     """Files whose names give ranks or nodes of one run: those of another launch become another."""
     rest = sorted(paths, key=lambda path: (path in new, *_order(path)))
-    is_sweep = _is_sweep([origin_of(path).rank for path in paths])
     named = names.origin(rest[0]).run
     while rest:
         first, *others = rest
         joined: list[str] = []
         rest = []
         run, shown = names.origin(first).run, _Evidence()
+        places = {place_of(first)}
+        is_known = False
         for at, path in enumerate(others):
-            if path not in new or names.is_tied(path):
+            if path not in new:
+                is_known |= names.origin(path).run == run
+                places |= {place_of(path)} if names.origin(path).run == run else set()
                 continue
-            if not joins:
-                names.tie(path, _own_run(path, run))
+            if names.is_tied(path) and names.origin(path).run != named:
                 continue
             why = ""
             if rotated_from(path)[0] == path and not names_a_launch(path):
-                mine = _glance(first, disk, losses=at < COMPARED)
-                other = _glance(path, disk, losses=at < COMPARED)
-                why = _of_two_launches(mine, other)
+                mine, other = glance(first, disk), glance(path, disk)
+                why = _SAME_PLACE if place_of(path) in places else ""
+                why = why or _of_two_launches(mine, other, reads=at < COMPARED)
                 if not why and is_sweep:
                     ranks = _order(first)[0], _order(path)[0]
                     why = "" if _proof(mine, other, *ranks) else _SWEEP
-                if not why:
+                if not why and at < COMPARED:
                     shown.add(mine, other)
             (rest if why else joined).append(path)
             if why and run == named:
                 yield f"{path}: not of the run of {first}, because {why}; --run NAME joins them"
-            elif not why and names.origin(path).run != run:
-                names.tie(path, run)
-        if joined:
+            elif not why:
+                places.add(place_of(path))
+                if names.origin(path).run != run:
+                    names.tie(path, run)
+        if joined and not is_known:
             differ = " and ".join(_differing([first, *joined]))
             yield f"{_listed(first, joined)} are one run: names differ in the {differ} alone{shown}"
         if rest:
@@ -146,42 +182,58 @@ def _join_alike(
     numbers: Sequence[tuple[int, str]], new: Collection[str], names: RunNames, disk: Disk
 ) -> Iterator[str]:
     """Files whose names differ in some number: those that one launch shows to be its own."""
-    (number, first), *others = sorted(numbers, key=lambda each: (each[1] in new, each[0]))
-    mine, joined, why = _glance(first, disk), [], ""
-    for at, path in others:
-        if path not in new or names.is_tied(path):
+    rest = sorted(numbers, key=lambda each: (each[1] in new, each[0]))
+    glances = {path: glance(path, disk) for _, path in rest}
+    before = Counter(names.origin(path).run for _, path in rest if path not in new)
+    free = {path: at for at, path in rest if path in new and not names.is_tied(path)}
+    runs: set[str] = set()
+    for number, first in rest:
+        run = names.origin(first).run
+        if run in runs:  # compared by another file of it
             continue
-        other = _glance(path, disk)
-        if _of_two_launches(mine, other):
+        runs.add(run)
+        free.pop(first, None)
+        mine, joined, why = glances[first], [], ""
+        for path, at in free.items():
+            found = _proof(mine, glances[path], number, at)
+            if found and not _of_two_launches(mine, glances[path]):
+                joined.append((at, path))
+                why = why or found
+        if not joined:
             continue
-        if found := _proof(mine, other, number, at):
-            joined.append((at, path))
-            why = why or found
-    if not joined:
-        return
-    run = names.origin(first).run
-    if first in new and not names.is_tied(first):
-        run = shared_run(first)
-        names.tie(first, run, number)
-    for at, path in joined:
-        names.tie(path, run, at)
-    yield f"{_listed(first, [path for _, path in joined])} are one run: {why}"
+        is_known = before[run] > 1
+        if first in new and not names.is_tied(first):
+            run = shared_run(first)
+            if run in runs:  # another launch of the same numbers has it
+                run = names.origin(first).run
+            names.tie(first, run, number)
+        runs.add(run)
+        for at, path in joined:
+            del free[path]
+            names.tie(path, run, at)
+        if not is_known:
+            yield f"{_listed(first, [path for _, path in joined])} are one run: {why}"
 
 
-def _of_two_launches(first: Glance, other: Glance) -> str:
-    """What shows that two launches wrote the files; "" if nothing does."""
-    if first.total and other.total and abs(first.total - other.total) > 1:
-        return f"one has {first.total:.0f} steps and the other {other.total:.0f}"
+def _of_two_launches(first: Glance, other: Glance, *, reads: bool = True) -> str:
+    """What shows that two launches wrote the files; "" if nothing does. `reads`: also losses."""
+    late = 0.0
     if first.start is not None and other.start is not None:
         early, later = sorted((first, other), key=lambda each: each.start or 0.0)
-        gap = (later.start or 0.0) - (early.end or math.inf)
-        if gap > GAP_SECONDS:
-            return f"one ended {duration(gap)} before the other began"
-    if first.stepped is not None and other.stepped is not None:
-        late = abs(first.stepped - other.stepped)
-        begins = [each.losses.steps[0] for each in (first, other) if each.losses.steps]
-        if late > LATE_SECONDS and len(begins) == 2 and begins[0] == begins[1]:
-            return f"both begin at step {begins[0]}, {duration(late)} apart"
+        late = (later.start or 0.0) - (early.end or math.inf)
+        if late > GAP_SECONDS:
+            return f"one ended {duration(late)} before the other began"
+    if not reads:
+        return ""
+    if first.total and other.total and abs(first.total - other.total) > 1:
+        return f"one has {first.total:.0f} steps and the other {other.total:.0f}"
+    begins = [each.losses.steps[0] for each in (first, other) if each.losses.steps]
+    if len(begins) == 2 and begins[0] == begins[1]:
+        if late > 0:
+            return f"both begin at step {begins[0]}, and one ended before the other began"
+        apart = abs((first.stepped or 0.0) - (other.stepped or 0.0))
+        if None not in (first.stepped, other.stepped) and apart > LATE_SECONDS:
+            return f"both begin at step {begins[0]}, {duration(apart)} apart"
     return ""
 
 
@@ -189,18 +241,29 @@ def _proof(first: Glance, other: Glance, number: int, at: int) -> str:
     """What shows that one launch wrote files of these numbers; "" if nothing does."""
     if first.communicators & other.communicators:
         return "their NCCL communicator is the same"
-    together = (
-        first.start is not None
-        and other.start is not None
-        and abs(first.start - other.start) <= SAME_LAUNCH_SECONDS
-    )
+    if not first.begins_with(other):
+        return ""
     is_world = first.worlds == other.worlds and len(first.worlds) == 1
-    if is_world and first.ranks == {number} and other.ranks == {at} and together:
+    if is_world and first.ranks == {number} and other.ranks == {at}:
         return f"each calls itself the rank of its name, of {max(first.worlds)}"
-    same = compared(first.losses, other.losses)
-    if together and same.is_proof:
-        return f"they begin together and have the same losses at {same.alike} steps"
+    # Their first losses first, as to parse a file takes twenty milliseconds.
+    if len(first.printed) == SHARED_STEPS and first.printed == other.printed:
+        same = _equal_steps(first.losses, other.losses)
+        if same >= EQUAL_STEPS:
+            return f"they begin together and have the same losses at {same} steps"
     return ""
+
+
+def _equal_steps(first: Losses, other: Losses) -> int:
+    """Steps whose losses are printed alike, of different losses; 0 if one differs in any."""
+    ours: dict[int, set[float]] = {}
+    for step, loss in zip(first.steps, first.values, strict=True):
+        ours.setdefault(step, set()).add(loss)
+    theirs: dict[int, set[float]] = {}
+    for step, loss in zip(other.steps, other.values, strict=True):
+        theirs.setdefault(step, set()).add(loss)
+    shared = [ours[step] & theirs[step] for step in ours.keys() & theirs.keys()]
+    return 0 if not all(shared) else min(len(shared), len(set().union(*shared)))
 
 
 @dataclass(slots=True)
@@ -239,10 +302,10 @@ def _order(path: str) -> tuple[int, str, bool, str]:
 
 
 def _is_sweep(ranks: Collection[int | None]) -> bool:
-    """Whether numbers are rather the ranks of matrices than of processes, which count from 0."""
+    """Whether numbers may be the ranks of matrices: those of processes are 0, 1, 2, and so on."""
     known = {rank for rank in ranks if rank is not None}
-    powers = all(rank > 0 and not rank & (rank - 1) for rank in known)
-    return len(known) > 1 and powers and max(known) > 2
+    known |= {0} if None in ranks else set()
+    return len(known) > 1 and known != {*range(len(known))}
 
 
 def _differing(paths: Sequence[str]) -> list[str]:
@@ -254,42 +317,3 @@ def _differing(paths: Sequence[str]) -> list[str]:
 
 def _listed(first: str, others: Sequence[str]) -> str:
     return f"{first} and {others[0] if len(others) == 1 else f'{len(others)} more'}"
-
-
-def _glance(path: str, disk: Disk, *, losses: bool = True) -> Glance:
-    try:
-        status = disk.stat(Path(path))
-    except TimeoutError:
-        raise
-    except OSError:  # the error is reported where the file is followed
-        return Glance()
-    return _looked_at(path, status.st_ino, status.st_size, losses, disk)
-
-
-@lru_cache(maxsize=1024)  # files. A choice: more cost memory, fewer are looked at again
-def _looked_at(path: str, inode: int, size: int, losses: bool, disk: Disk) -> Glance:
-    del inode  # only a key, as another file may get the name
-    try:
-        head = disk.part(Path(path), 0, LOOK_BYTES)
-        tail = disk.part(Path(path), max(size - LOOK_BYTES, 0), LOOK_BYTES)
-    except TimeoutError:
-        raise
-    except OSError:
-        return Glance()
-    start = next((when for _, when in row_moments(head)), None) or next(moments(head), None)
-    end = max((when for _, when in row_moments(tail)), default=None) or max(
-        moments(tail), default=None
-    )
-    loss = FIRST_LOSS.search(head)
-    line = b"" if loss is None else head[: head.find(b"\n", loss.span()[0]) + 1]
-    found, total = losses_in(Path(path), head) if losses else (Losses((), ()), None)
-    return Glance(
-        start,
-        end,
-        max(moments(line[-LINE_BYTES:]), default=None),
-        found,
-        total,
-        frozenset(int(one or other) for one, other in _OWN_RANK.findall(head)),
-        frozenset(map(int, _WORLD.findall(head))),
-        frozenset(_COMMUNICATOR.findall(head)),
-    )

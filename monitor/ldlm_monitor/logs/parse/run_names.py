@@ -36,7 +36,9 @@ _RANK = re.compile(  # health_rank3.jsonl, out.rank-3.log; lora_rank8 is the ran
     r"(?=$|[_.-](?!alpha))",
     re.IGNORECASE,
 )
-_OF_A_PROCESS = re.compile(rf"{_FOLDER.pattern}|attempt_\d+|\d{{1,5}}", re.IGNORECASE)
+_OF_A_PROCESS = re.compile(rf"{_FOLDER.pattern}|attempt_\d+", re.IGNORECASE)
+_MPI = re.compile(r"(?:^|/)(?P<job>\d{1,2})/rank\.\d+/std(?:out|err)$")
+"""Open MPI's and Horovod's DIRECTORY/JOB/rank.N/stdout, where DIRECTORY names the launch."""
 _LAST = re.compile(  # workerlog.3 of paddle.distributed.launch, log.txt.rank3 of Detectron2
     r"(?P<name>(?:^|/)workerlog)\.(?P<rank>\d+)$|\.rank(?P<last>\d+)$"
 )
@@ -79,6 +81,7 @@ _GENERIC = frozenset(
 )
 
 
+@lru_cache(maxsize=4096)  # files; each takes 500 bytes
 def origin_of(path: str, run: str | None = None) -> Origin:
     """Run, node and rank by the path alone; `run` overrides the run's name."""
     found = _by_path(path)
@@ -162,8 +165,21 @@ def root_of(path: str) -> str:
 @lru_cache(maxsize=4096)  # folders; each takes 200 bytes
 def _root(folder: str) -> str:
     parts = PurePath(folder).parts
-    near = ("#" if _OF_A_PROCESS.fullmatch(part) else part for part in parts[-FOLDERS:])
-    return "/".join((*parts[:-FOLDERS], *near))
+    near = parts[-FOLDERS:]
+    is_attempt = [part.startswith("attempt_") for part in ("", *near)]
+    alike = (
+        # torchrun's attempt_N/RANK; any other number is that of an experiment.
+        "#" if _OF_A_PROCESS.fullmatch(part) or (is_attempt[at] and part.isdigit()) else part
+        for at, part in enumerate(near)
+    )
+    return "/".join((*parts[:-FOLDERS], *alike))
+
+
+def place_of(path: str) -> tuple[str | None, int | None, str]:
+    """Node and rank of a file, and its stream: of one launch, no two files have the same."""
+    origin, pure = origin_of(path), PurePath(rotated_from(path)[0])
+    name = pure.name if _ATTEMPT.match(path) is None else "/".join(pure.parts[-3:])
+    return origin.node, origin.rank, _RANK.sub("", _NODE.sub("", _LAST.sub("", name)))
 
 
 def names_a_launch(path: str) -> bool:
@@ -214,8 +230,9 @@ def _run_name(pure: PurePath, stem: str) -> str:
     if len(folders) > 1 and folders[-2] == "saved":
         return folders[-1]
     found = _RANK.sub("", _NODE.sub("", _NCCL_DEBUG.sub("", stem))).strip("_.-")
+    job = _MPI.search(str(pure))
     for name in (found, *reversed(folders)):
-        is_job = name.isdigit() and len(name) < 3 and name != found  # Open MPI's 1/rank.0/stdout
+        is_job = job is not None and name == job["job"]
         if name and name not in _GENERIC and not _FOLDER.fullmatch(name) and not is_job:
             return name
     # All files of a launch get the same, and so no number of a rank or node.

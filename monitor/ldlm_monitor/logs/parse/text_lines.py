@@ -91,12 +91,14 @@ class Lines:
 
 _RANK_PREFIX = compile_pattern(r"\[(?:Rank|RANK|rank)[:=]? ?(?P<rank>\d{1,9})\](?:: ?| )")
 
+_QUOTING = b" \t\n\r\f\v\"'`([{<,:=\\"  # before a rank that the text itself names
+
 
 def apart(line: TextLine) -> list[TextLine]:
     """The prints of several ranks that stand in one record, where each begins with its rank.
 
     Two processes that print without a lock write their texts and then both line breaks. A rank that
-    stands behind a space is one that the text itself names.
+    stands behind a space, or in a quotation, a list or a value, is one that the text itself names.
     """
     match = _RANK_PREFIX.match(line.raw) if line.raw.startswith(b"[") else None
     if match is None:
@@ -107,7 +109,7 @@ def apart(line: TextLine) -> list[TextLine]:
     found, begin = [], 0
     while (at := line.raw.find(opening, end)) > 0:
         match, end = _RANK_PREFIX.match(line.raw, at), at + 1
-        if match is not None and not line.raw[at - 1 : at].isspace():
+        if match is not None and line.raw[at - 1] not in _QUOTING:
             found.append(_part(line, begin, at))
             begin, end = at, match.span()[1]
     return [*found, replace(_part(line, begin, len(line.raw)), closed=line.closed)]
