@@ -10,7 +10,7 @@ from ldlm_monitor.base.errors import TruthError
 from ldlm_monitor.base.incident_view import DecisionView, DecisionWord, View
 from ldlm_monitor.base.snapshot import RunView
 from ldlm_monitor.finished.playback.log_replay import Replay, ReplaySettings
-from ldlm_monitor.judge.incidents.decision_table import DecisionFacts, decide
+from ldlm_monitor.judge.incidents.decision_table import DecisionFacts, Numbers, decide
 from ldlm_monitor.logs.source.input_patterns import resolve
 
 _RESTARTS = ("RESTART", "RESTART_WITHOUT")
@@ -64,7 +64,8 @@ def decision_json(run: RunView) -> str:
 
 def decision_of(run: RunView) -> DecisionView:
     """The decision on a run, GO_ON where nothing failed."""
-    return run.decision or decide(DecisionFacts(numbers="unseen" if run.unseen else "finite"))
+    numbers: Numbers = "unseen" if run.unseen else "finite"
+    return run.decision or decide(DecisionFacts(numbers=numbers, health=run.health))
 
 
 def load_decisions(path: Path) -> list[TrueDecision]:

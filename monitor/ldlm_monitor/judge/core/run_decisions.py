@@ -4,12 +4,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ldlm_monitor.base.incident_view import DecisionView, IncidentView, RootView
-from ldlm_monitor.base.records import Event
-from ldlm_monitor.base.snapshot import RunView
+from ldlm_monitor.base.records import Event, Position
+from ldlm_monitor.base.snapshot import Health, RunView
 from ldlm_monitor.judge.core.run_numbers import numbers_of, rollback
 from ldlm_monitor.judge.incidents import Incidents
 from ldlm_monitor.judge.incidents.clues import fails
-from ldlm_monitor.judge.incidents.decision_table import DecisionFacts, decide, is_repeated
+from ldlm_monitor.judge.incidents.decision_table import ILL, DecisionFacts, decide, is_repeated
 from ldlm_monitor.judge.incidents.folded_evidence import NONFINITE
 from ldlm_monitor.judge.run.fleet import Fleet
 from ldlm_monitor.judge.run.training_run import TrainingRun
@@ -46,36 +46,48 @@ def decided(
     shown = list[RunView]()
     for view in runs:
         run = fleet.get(view.name)
-        decision = None if run is None else of_run(run, found, recent.get(view.name, ()))
+        decision = (
+            None if run is None else of_run(run, found, recent.get(view.name, ()), view.health)
+        )
         same = decision == view.decision
         shown.append(view if same else view.model_copy(update={"decision": decision}))
     return tuple(found), tuple(shown)
 
 
 def of_run(
-    run: TrainingRun, incidents: Sequence[IncidentView], events: Sequence[Event]
+    run: TrainingRun,
+    incidents: Sequence[IncidentView],
+    events: Sequence[Event],
+    health: Health = "HEALTHY",
 ) -> DecisionView | None:
     """The decision on a run now; None where nothing failed.
 
     It is about the failure that its last attempt has not survived. `incidents` have their own
-    decisions; `events`: the run's newest, the newest last.
+    decisions; `events`: the run's newest, the newest last. A decision to go on does not decide a
+    run whose `health` is bad.
     """
-    attempt = run.life.attempts.number
+    attempt, is_ill = run.life.attempts.number, health in ILL
     standing = [
         each.decision
         for each in incidents
         if each.run == run.name
         and each.attempt == attempt
-        and each.state != "recovered"
+        and (each.state != "recovered" or _is_for_the_next_run(each, run))
         and (each.ended_reason != "quiet" or run.life.ended)
         and each.decision is not None
+        and not (is_ill and each.decision.decision == "GO_ON")
     ]
     if standing:
         known = [each for each in standing if each.decision != "UNKNOWN"]
         # A launcher may report without a cause what an earlier line explains.
         return (known or standing)[-1]
-    facts = _facts_of_run(run, last_word(run, events))
-    return decide(facts) if facts.failed or facts.numbers != "finite" else None
+    facts = replace(_facts_of_run(run, last_word(run, events)), health=health)
+    return decide(facts) if facts.failed or is_ill or facts.numbers != "finite" else None
+
+
+def _is_for_the_next_run(incident: IncidentView, run: TrainingRun) -> bool:
+    """Whether a fault that an ended run survived is one for the next: that of a machine."""
+    return incident.root.tier == "hardware" and run.life.ended
 
 
 def _within(incident: IncidentView, started: float | None) -> RootView:
@@ -145,13 +157,18 @@ def last_word(run: TrainingRun, events: Sequence[Event]) -> Event | None:
     step = run.life.progress_position
     for event in events:
         place = event.position
-        is_later = run.progress.step is None or place.path != step.path or place.line >= step.line
+        is_later = run.progress.step is None or _is_at_or_after(place, step)
+        is_later = is_later and (run.began is None or _is_at_or_after(place, run.began))
         # A rank was sent SIGTERM although its run was not over.
         words = meaning_of(event).words
         is_left = "sigterm" in words and run.life.state != "finished"
         if is_later and (fails(event) or "hint" in words or is_left):
             return event
     return None
+
+
+def _is_at_or_after(place: Position, other: Position) -> bool:
+    return place.path != other.path or place.line >= other.line
 
 
 def _facts_of_loss(run: TrainingRun) -> DecisionFacts:

@@ -10,7 +10,7 @@ from ldlm_monitor.base.names import PAST_TIMES, severity_rank
 from ldlm_monitor.base.points import Point
 from ldlm_monitor.base.records import Event
 from ldlm_monitor.base.snapshot import AlertView, Health, ReasonView, RunView, Snapshot
-from ldlm_monitor.judge.core.run_numbers import is_lost
+from ldlm_monitor.judge.core.run_numbers import has_skipped_many, is_lost
 from ldlm_monitor.judge.incidents import Incidents
 from ldlm_monitor.judge.run.fleet import Fleet
 from ldlm_monitor.judge.run.training_run import TrainingRun
@@ -136,11 +136,22 @@ def _last_words(event: Event | None) -> Iterator[ReasonView]:
 
 
 def _finding(run: TrainingRun) -> Iterator[ReasonView]:
-    """Why the run takes no step, by its host and log; how it ended, if no incident shows that."""
+    """What alerts don't say once a run ended: how it did, what it skipped and what it left out.
+
+    Why it takes no step, by its host and log.
+    """
     life = run.life
     if (failure := life.failed_after_end) is not None:
         text = f"failed after its last step: {failure.message}"
         yield ReasonView(kind="finding", severity="warning", text=text, since=life.ended_at)
+    if has_skipped_many(run):
+        text = (
+            f"{run.progress.skipped_steps} steps were skipped, the last one is {run.progress.step}"
+        )
+        yield ReasonView(kind="finding", severity="warning", text=text, since=None)
+    unseen = dict(run.values.missed()).get("loss") if life.state == "finished" else None
+    if unseen is not None:
+        yield ReasonView(kind="finding", severity="warning", text=unseen, since=None)
     verdict = run.verdict if life.state in _ILL else None
     if life.state not in _ILL or (life.state == "stalled" and verdict is None):
         return
@@ -186,11 +197,14 @@ def _rank(severity: str) -> int:
 def decided_on(run: RunView, alert: str) -> str:
     """The run's decision about an alert ("": about its incident); "" where it answers another.
 
-    A decision to go on is about numbers that were not finite, and answers no other alert.
+    A decision to go on is about numbers that were not finite, and answers no other alert; that a
+    check failed is no answer to its own.
     """
     found = run.decision
+    if found is None or (alert and found.rule == "ill"):
+        return ""
     answers = not alert or alert in NONFINITE_ALERTS
-    return found.phrase if found is not None and (answers or found.decision != "GO_ON") else ""
+    return found.phrase if answers or found.decision != "GO_ON" else ""
 
 
 def what_now(run: RunView, alerts: Sequence[AlertView]) -> str:

@@ -6,7 +6,6 @@ from typing import Final
 
 from ldlm_monitor.base.snapshot import CurveView
 from ldlm_monitor.judge.incidents.decision_table import Numbers
-from ldlm_monitor.judge.run.quantity import is_of_update
 from ldlm_monitor.judge.run.training_run import TrainingRun
 
 SPIKE: Final = 2.0
@@ -19,40 +18,45 @@ BEFORE: Final = 20  # logged losses of that median: a choice; fewer are noise, m
 SKIPPED: Final = 0.25
 """Share of all steps that were skipped from which a loss that is a number shows little. A choice: a
 loss scale that finds its level skips some of the first hundred, one that follows 1 in 2,000."""
+LEVELS: Final = 32
+"""Steps that a loss scale may skip until it finds its level: it begins at 2^32 at most, and each
+halves it."""
 
 
 def is_lost(run: TrainingRun) -> bool:
-    """Whether the loss or the gradient was not finite, and no finite loss shows that it passed.
-
-    A loss beside a gradient was computed before its update: the next one shows what that did.
-    """
-    if not any(map(is_of_update, run.values.nonfinite.by_quantity())):
-        return False
-    loss, gradient = run.values.last("loss"), run.values.last("grad_norm")
-    if loss is None or not math.isfinite(loss):
-        return True
-    # Hugging Face's trainer logs a loss that is no number as 0 (`logging_nan_inf_filter`).
-    is_filtered = loss == 0.0 and gradient is not None and not math.isfinite(gradient)
-    return is_filtered or not run.values.is_after_nonfinite("loss")
+    """Whether a rank's loss, a part of it or a gradient was not finite and has not passed."""
+    return any(run.values.lost())
 
 
 def numbers_of(run: TrainingRun) -> Numbers:
     """How the loss stands, by its curve and last value."""
-    broken = run.values.nonfinite.by_quantity()
-    if not any(map(is_of_update, broken)):
+    lost = list(run.values.lost())
+    if not any(is_own for _, is_own in lost):
+        # Hugging Face's trainer logs a loss that is no number as 0 (`logging_nan_inf_filter`).
+        if lost and run.values.last("loss") == 0.0:
+            return "lasting"
+        if has_skipped_many(run):
+            return "skipped"
+        if lost:
+            return "partly"
+        if run.values.nonfinite.are_of_update():
+            return "passed"
         return "missing" if any(name == "loss" for name, _ in run.values.missed()) else "finite"
-    if not is_lost(run):
-        skipped = run.progress.skipped_steps > SKIPPED * (run.progress.step or 0)
-        return "skipped" if skipped else "passed"
-    loss = run.values.last("loss")
-    if not broken.get("loss"):
-        return "lasting" if loss == 0.0 else "gradient"
     curve = run.curves().get("loss")
     sound = EARLY if curve is None else sum(map(math.isfinite, curve.means))
     if not sound:
         return "never"
-    is_early = curve is not None and _begins(curve) and sound < EARLY
+    # Of a log without steps, each row may be an epoch.
+    has_steps = run.progress.step is not None
+    is_early = curve is not None and has_steps and _begins(curve) and sound < EARLY
     return "early" if is_early and not run.progress.checkpoints else "lasting"
+
+
+def has_skipped_many(run: TrainingRun) -> bool:
+    """Whether so many steps were skipped that a loss which is a number shows little."""
+    skipped, taken = run.progress.skipped_steps, run.progress.step or 0
+    is_past_start = skipped > LEVELS or (run.life.ended and skipped > taken / 2)
+    return is_past_start and skipped > SKIPPED * taken
 
 
 def _begins(curve: CurveView) -> bool:
@@ -64,17 +68,22 @@ def _begins(curve: CurveView) -> bool:
 def rollback(run: TrainingRun) -> tuple[int | None, tuple[int, int] | None]:
     """The checkpoint before the loss that is no number, and the steps that made it so.
 
-    These are from the beginning of the spike before it, if there is one, to the first bad step.
+    These are from the beginning of the spike before it, if there is one, to the first bad step
+    after the last loss that was a number.
     """
     curve = run.curves().get("loss")
     if curve is None or run.progress.step is None:
         return None, None
-    bad = next((index for index, count in enumerate(curve.nonfinite) if count), None)
-    if bad is None and 0.0 not in curve.means:
+    steps, end = curve.steps, len(curve.steps)
+    # The present attempt: steps fall where it resumed.
+    begin = max((index for index in range(1, end) if steps[index] < steps[index - 1]), default=0)
+    bad = end
+    while bad > begin and (curve.nonfinite[bad - 1] or curve.means[bad - 1] == 0.0):
+        bad -= 1
+    if bad == end:
         return None, None
-    bad = curve.means.index(0.0) if bad is None else bad
     sound = bad - 1
-    while sound > 0 and _is_spike(curve, sound):
+    while sound > begin and _is_spike(curve, sound):
         sound -= 1
     last = curve.steps[bad]
     first = min(curve.steps[sound] + 1 if sound >= 0 else last, last)

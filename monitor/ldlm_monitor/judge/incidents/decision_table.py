@@ -19,14 +19,17 @@ from ldlm_monitor.base.incident_view import (
     View,
 )
 from ldlm_monitor.base.records import Position
+from ldlm_monitor.base.snapshot import Health
 from ldlm_monitor.base.text.yaml_loader import packaged_yaml
 
 Numbers = Literal[
-    "finite", "unseen", "missing", "never", "early", "lasting", "passed", "skipped", "gradient"
+    "finite", "unseen", "missing", "never", "early", "lasting", "passed", "skipped", "partly"
 ]
 """A run's loss: always a number; not logged; came regularly, and no longer; never a number; none
-since one of the first steps, before a checkpoint; none any more; one again; one again, but many
-steps were skipped; not seen since its gradient or a part of it was none."""
+since one of the first steps, before a checkpoint; none any more; one again; one, but many steps
+were skipped; not seen to be one in all that an update uses: a rank, a part or the gradient still is
+none, or comes and goes."""
+ILL: Final[tuple[Health, ...]] = ("UNHEALTHY", "CRITICAL")  # with which no run goes on unseen
 OTHERS_SHARE: Final = 0.25
 """Share of a GPU's memory that other processes hold, from which an out-of-memory error is theirs.
 CUDA's own context, which no allocator counts, takes up to 1.5 GiB: 20 % of a small GPU of 8 GiB."""
@@ -48,7 +51,8 @@ class DecisionFacts:
     """What rules look at: the first cause of a failure, and its run. `failed`: there is one.
 
     `kind`, `tier`, `message`: as in `RootView`. `steps`: whether the attempt took one. `numbers`:
-    the run's loss. `repeated`: an earlier attempt failed so at the same step. `state`: the run's.
+    the run's loss. `repeated`: an earlier attempt failed so at the same step. `state`, `health`:
+    the run's.
     """
 
     kind: str = ""
@@ -58,6 +62,7 @@ class DecisionFacts:
     numbers: Numbers = "finite"
     repeated: bool = False
     state: str = "running"
+    health: Health = "HEALTHY"
     failed: bool = False
     confidence: Confidence = "confirmed"
     node: str | None = None
@@ -72,7 +77,9 @@ class DecisionFacts:
         return "other" if held_by_others(self.message) > OTHERS_SHARE else "own"
 
 
-Asked = Literal["kind", "tier", "text", "steps", "numbers", "memory", "repeated", "state", "failed"]
+Asked = Literal[
+    "kind", "tier", "text", "steps", "numbers", "memory", "repeated", "state", "health", "failed"
+]
 
 
 class DecisionRule(BaseModel):

@@ -17,6 +17,7 @@ from ldlm_monitor.judge.run.curve import RunCurve, is_charted
 from ldlm_monitor.judge.run.file_rows import FileRows, ValueSource
 from ldlm_monitor.judge.run.quantity import (
     NonfiniteCounts,
+    NonfiniteSeries,
     QuantityValues,
     SourceLine,
     exported_name,
@@ -83,8 +84,10 @@ class RunValues:
                 broken = quantity if not finite else "loss" if reported else ""
                 if broken:  # judged, whatever a better source says of it
                     evidence = SourceLine(last.position, last.step, order=order)
-                    best = kept is not None
-                    if self.nonfinite.count(broken, rank, evidence, judged, best=best):
+                    best, total = kept is not None, 0 if kept is None else kept.total
+                    if self.nonfinite.count(
+                        broken, rank, evidence, judged, among=total, best=best
+                    ):
                         alarming.append(broken)
         self._order += sum(map(len, found))
         return alarming
@@ -96,7 +99,9 @@ class RunValues:
         number = int(step) if isinstance(step, int) else None
         line = SourceLine(event.position, number, event.message, self._order)
         quantity = str(event.fields.get("quantity") or "loss")
-        return self.nonfinite.count(quantity, event.rank, line, at)
+        kept = self._by_rank.get(event.rank, {}).get(quantity)
+        among = 0 if kept is None else kept.total
+        return self.nonfinite.count(quantity, event.rank, line, at, among=among)
 
     def points(self) -> list[Point]:
         """The exported series of all values and counts of non-finite ones."""
@@ -132,11 +137,30 @@ class RunValues:
                 name, step = dict(point.labels)["name"], first_without.step
                 yield name, f"no {name} " + ("any more" if step is None else f"since step {step}")
 
-    def is_after_nonfinite(self, quantity: str) -> bool:
-        """Whether the quantity came in a later row than the first NaN that an update used."""
-        first = self.nonfinite.first_order()
-        found = (known.get(quantity) for known in self._by_rank.values())
-        return first is None or any(kept.order > first for kept in found if kept is not None)
+    def lost(self) -> Iterator[tuple[str, bool]]:
+        """What an update used that was not finite, while no later number shows that it passed.
+
+        A quantity for each rank; beside it, whether the run's own loss is none any more: that of
+        the first rank to report it, of which no number came between.
+        """
+        first = next((rank for rank, known in self._by_rank.items() if "loss" in known), None)
+        for quantity, rank, seen in self.nonfinite.of_update():
+            if not self._has_passed(quantity, rank, seen):
+                is_own = quantity == "loss" and rank in (None, first)
+                yield quantity, is_own and not seen.comes_and_goes
+
+    def _has_passed(self, quantity: str, rank: int | None, seen: NonfiniteSeries) -> bool:
+        own = self._by_rank.get(rank, {}).get(quantity)
+        if own is not None:
+            return seen.has_passed(own.total)
+        # A line reports it of a series that has no values: the loss shows what an update did.
+        for name in (quantity, "loss"):
+            found = [known[name] for known in self._by_rank.values() if name in known]
+            if found:
+                return any(
+                    kept.order > (seen.order or 0) and math.isfinite(kept.value) for kept in found
+                )
+        return False
 
     def pace(self) -> tuple[str, int | None]:
         """The preferred quantity that gives the pace, and the first rank that reports it now."""

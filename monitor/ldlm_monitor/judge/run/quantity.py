@@ -105,7 +105,7 @@ class QuantityValues:
 
     `fresh` holds the values that no detector has read yet; it is None if no detector reads the
     quantity. `curve` is for charts; of several ranks, only the first has one. `order`: the
-    number of the last sample among all samples of the run.
+    number of the last sample among all samples of the run. `total`: the number of values.
     """
 
     metric: str
@@ -115,6 +115,7 @@ class QuantityValues:
     fresh: array[float] | None
     curve: RunCurve | None = None
     order: int = 0
+    total: int = 0
     value: float = math.nan
     recent: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
 
@@ -135,6 +136,7 @@ class QuantityValues:
             repeats = known is not None and rows.steps[places[0]] == known if rows.steps else False
             self.fresh.extend(column[1:] if repeats else column)
         self.value, self.sample, self.order = column[-1], last, order
+        self.total += len(column)
         self.recent.extend(column[-WINDOW:])
         if self.curve is not None:
             self.curve.extend(column, rows, places)
@@ -152,17 +154,41 @@ _COUNTS_OF_LOSSES = frozenset({"frac_non_finite_loss"})
 METRIC = "ldlm_train_nonfinite_total"  # contract, section 3
 _MARKED_STEPS = 256  # steps kept for charts. A choice: one for each column of a wide screen
 _COUNTED_STEPS = 64  # last steps kept. A choice: ranks are fewer apart, more are slower to search
+_KEEPS_COMING = 20
+"""Values between two that are not finite up to which these are one trouble that keeps coming.
+A choice: a loss scale that follows the gradients tries a higher one after 2,000."""
 
 
 @dataclass(slots=True)
-class _Count:
+class NonfiniteSeries:
+    """The values of one quantity and rank that are not finite."""
+
     labels: Labels
     began: float | None  # when the first was seen; None: exported from 0 on
     count: int = 0
     last: float = 0.0
     steps: deque[int] = field(default_factory=lambda: deque(maxlen=_COUNTED_STEPS))
     evidence: SourceLine | None = None
-    first: int | None = None  # the order of the first one since a resume
+    past: int = 0  # of the count, those before the present launch
+    order: int | None = None  # of the last one since a resume
+    among: int = 0  # values of its series up to the last one
+    _pause: int = 0  # values of its series from the one before to the last one
+
+    def follow(self, order: int, among: int) -> None:
+        """Note the place of a value in the run and in its series."""
+        self._pause = 0 if self.order is None else among - self.among
+        self.order, self.among = order, among
+
+    @property
+    def comes_and_goes(self) -> bool:
+        """Whether numbers lie between the last such values, too few to be sure of the next."""
+        return 1 < self._pause <= _KEEPS_COMING
+
+    def has_passed(self, total: int) -> bool:
+        """Whether enough numbers follow the last one in a series of `total` values: more than
+        before it came back.
+        """
+        return total - self.among > (self._pause if self._pause <= _KEEPS_COMING else 0)
 
 
 def is_of_update(quantity: str) -> bool:
@@ -179,7 +205,7 @@ class NonfiniteCounts:
 
     def __init__(self, run: str) -> None:
         self._run = run
-        self._counts: dict[tuple[str, int | None], _Count] = {}
+        self._counts: dict[tuple[str, int | None], NonfiniteSeries] = {}
         self._marks: dict[int, NonfiniteView] = {}
         self._best: dict[str, tuple[float, float]] = {}  # first and last step, of the best source
         for quantity in ("loss", "grad_norm"):
@@ -192,9 +218,12 @@ class NonfiniteCounts:
         evidence: SourceLine,
         at: float,
         *,
+        among: int,
         best: bool = True,
     ) -> bool:
         """Count a value that was seen at `at`; False if its step was counted already.
+
+        `among`: the number of values of its series with it.
 
         `best`: the quantity's best source reports it. What another one repeats of that source
         is not counted; a step before or after is the same, as some files number steps from 1.
@@ -206,6 +235,7 @@ class NonfiniteCounts:
         if best:
             self._best[quantity] = min(first, step or 0), max(last, step or 0)
         seen = self._of(quantity, rank, at)
+        seen.follow(evidence.order, among)
         if step is not None:
             if step in seen.steps:
                 return False
@@ -213,7 +243,6 @@ class NonfiniteCounts:
             self._mark(quantity, rank, step)
         seen.count, seen.last = seen.count + 1, at
         seen.evidence = evidence
-        seen.first = evidence.order if seen.first is None else seen.first
         return True
 
     def resume(self, step: int) -> None:
@@ -221,13 +250,24 @@ class NonfiniteCounts:
         self._best = {name: span for name, span in self._best.items() if span[1] < step}
         for seen in self._counts.values():
             seen.steps = deque((each for each in seen.steps if each < step), _COUNTED_STEPS)
-            seen.first = None
+            seen.order = None
 
-    def first_order(self) -> int | None:
-        """The order of the first such value that an update uses since a resume; None without."""
+    def launch(self) -> None:
+        """Let all values be those of an earlier launch."""
+        self.resume(0)
+        for seen in self._counts.values():
+            seen.past = seen.count
+
+    def are_of_update(self) -> bool:
+        """Whether an update of this launch used such a value."""
         found = self._counts.items()
-        orders = (each.first for (quantity, _), each in found if is_of_update(quantity))
-        return min((each for each in orders if each is not None), default=None)
+        return any(is_of_update(name) and each.count > each.past for (name, _), each in found)
+
+    def of_update(self) -> Iterator[tuple[str, int | None, NonfiniteSeries]]:
+        """Quantity, rank and count of those that an update used since a resume."""
+        for (quantity, rank), each in self._counts.items():
+            if each.order is not None and is_of_update(quantity):
+                yield quantity, rank, each
 
     def by_quantity(self) -> dict[str, int]:
         """The counts above 0 by quantity: of several ranks, the highest."""
@@ -266,11 +306,11 @@ class NonfiniteCounts:
                 yield METRIC, seen.labels, seen.evidence
                 yield LAST_NONFINITE, seen.labels, seen.evidence
 
-    def _of(self, quantity: str, rank: int | None, began: float | None) -> _Count:
+    def _of(self, quantity: str, rank: int | None, began: float | None) -> NonfiniteSeries:
         seen = self._counts.get((quantity, rank))
         if seen is None:
             labels = labels_of(self._run, rank, (("quantity", quantity),))
-            seen = self._counts[quantity, rank] = _Count(labels, began)
+            seen = self._counts[quantity, rank] = NonfiniteSeries(labels, began)
         return seen
 
 

@@ -54,6 +54,7 @@ class TrainingRun:
         self._durations = Histogram(STEP_BUCKETS)
         self._begins_anew = False
         self._attempt = 1
+        self.began: Position | None = None  # where an event began the present attempt
 
     def observe(
         self, found: Sequence[TimedRows], judged: float, *, timed: bool = True
@@ -305,6 +306,7 @@ class TrainingRun:
         if self._attempt != self.life.attempts.number:
             self._attempt = self.life.attempts.number
             self._events.begin_attempt()
+            self.values.nonfinite.launch()
 
     def _parts(self, found: Sequence[FileRows]) -> Iterator[Sequence[FileRows]]:
         """The rows as the lifecycle takes them: those without times as the first, and the rest."""
@@ -344,8 +346,8 @@ class TrainingRun:
             self.progress.begin_attempt()
             self.steps.restart(event, at)
             self.replicas = Replicas()
-            self.values.nonfinite.resume(0)
             self.progress.epoch = None
+            self.began = event.position
         self._follow_attempts()
         if counts:
             self._events.add(event, judged)
