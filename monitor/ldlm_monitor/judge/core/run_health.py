@@ -145,9 +145,8 @@ def _finding(run: TrainingRun) -> Iterator[ReasonView]:
         text = f"failed after its last step: {failure.message}"
         yield ReasonView(kind="finding", severity="warning", text=text, since=life.ended_at)
     if has_skipped_many(run):
-        text = (
-            f"{run.progress.skipped_steps} steps were skipped, the last one is {run.progress.step}"
-        )
+        of = "" if run.progress.step is None else f" of {run.progress.step}"
+        text = f"{run.progress.skipped_steps}{of} steps were skipped"
         yield ReasonView(kind="finding", severity="warning", text=text, since=None)
     unseen = dict(run.values.missed()).get("loss") if life.state == "finished" else None
     if unseen is not None:

@@ -151,14 +151,16 @@ class RunValues:
 
     def _has_passed(self, quantity: str, rank: int | None, seen: NonfiniteSeries) -> bool:
         own = self._by_rank.get(rank, {}).get(quantity)
-        if own is not None:
+        last = seen.order or 0
+        if own is not None and (quantity == "loss" or own.order > last):
             return seen.has_passed(own.total)
-        # A line reports it of a series that has no values: the loss shows what an update did.
-        for name in (quantity, "loss"):
+        # A series without values, or one that ended with it: the loss shows what an update did.
+        for name in (quantity, "loss") if own is None else ("loss",):
             found = [known[name] for known in self._by_rank.values() if name in known]
             if found:
                 return any(
-                    kept.order > (seen.order or 0) and math.isfinite(kept.value) for kept in found
+                    kept.order - last > seen.rows_between and math.isfinite(kept.value)
+                    for kept in found
                 )
         return False
 

@@ -172,11 +172,14 @@ class NonfiniteSeries:
     past: int = 0  # of the count, those before the present launch
     order: int | None = None  # of the last one since a resume
     among: int = 0  # values of its series up to the last one
+    rows_between: int = 0  # rows of the run from the one before to the last one; 0: it came anew
     _pause: int = 0  # values of its series from the one before to the last one
 
     def follow(self, order: int, among: int) -> None:
         """Note the place of a value in the run and in its series."""
         self._pause = 0 if self.order is None else among - self.among
+        between = 0 if self.order is None else order - self.order
+        self.rows_between = between if between <= _KEEPS_COMING else 0
         self.order, self.among = order, among
 
     @property
