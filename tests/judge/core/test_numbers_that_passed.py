@@ -121,10 +121,10 @@ def test_a_finished_run_whose_loss_vanished_is_not_healthy() -> None:
     assert run.reasons[0].text == "no loss since step 41"
 
 
-def test_a_run_that_a_check_finds_ill_is_not_said_to_go_on() -> None:
+def test_a_run_whose_loss_is_missing_is_not_said_to_go_on() -> None:
     run: RunView = Log().write([*steps(1, 40, lr="1e-4"), *rows(41, 300, lr="1e-4")]).run
     assert run.health in ("UNHEALTHY", "CRITICAL")
-    assert (decision_of(run).decision, decision_of(run).rule) == ("UNKNOWN", "ill")
+    assert (decision_of(run).decision, decision_of(run).rule) == ("UNKNOWN", "missing")
 
 
 def test_that_nothing_failed_is_sure_only_of_a_healthy_run() -> None:

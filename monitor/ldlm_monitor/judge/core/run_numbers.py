@@ -28,6 +28,10 @@ def is_lost(run: TrainingRun) -> bool:
     return any(run.values.lost())
 
 
+def _as_logged(run: TrainingRun) -> Numbers:
+    return "missing" if any(name == "loss" for name, _ in run.values.missed()) else "finite"
+
+
 def numbers_of(run: TrainingRun) -> Numbers:
     """How the loss stands, by its curve and last value."""
     lost = list(run.values.lost())
@@ -39,9 +43,7 @@ def numbers_of(run: TrainingRun) -> Numbers:
             return "skipped"
         if lost:
             return "partly"
-        if run.values.nonfinite.are_of_update():
-            return "passed"
-        return "missing" if any(name == "loss" for name, _ in run.values.missed()) else "finite"
+        return "passed" if run.values.nonfinite.are_of_update() else _as_logged(run)
     curve = run.curves().get("loss")
     sound = EARLY if curve is None else sum(map(math.isfinite, curve.means))
     if not sound:

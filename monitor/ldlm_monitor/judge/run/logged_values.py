@@ -85,9 +85,7 @@ class RunValues:
                 if broken:  # judged, whatever a better source says of it
                     evidence = SourceLine(last.position, last.step, order=order)
                     best, total = kept is not None, 0 if kept is None else kept.total
-                    if self.nonfinite.count(
-                        broken, rank, evidence, judged, among=total, best=best
-                    ):
+                    if self.nonfinite.count(broken, rank, evidence, judged, among=total, best=best):
                         alarming.append(broken)
         self._order += sum(map(len, found))
         return alarming
