@@ -324,6 +324,7 @@ class EveryRule(RuleEngine):
     )
 )
 @example([(0.0, FIRST, None, None), (8.4, {}, None, None), (60.0, GONE, None, None)])
+@example([(0.0, FIRST, None, None), (60.0, {}, None, None), (299.999, GONE, None, None)])
 def test_the_alerts_are_those_of_an_engine_that_evaluates_every_rule_each_time(
     scrapes: list[tuple[float, dict[tuple[str, Labels], float | None], str | None, str | None]],
 ) -> None:
@@ -338,6 +339,7 @@ def test_the_alerts_are_those_of_an_engine_that_evaluates_every_rule_each_time(
     engines, at = (RuleEngine(rules, INTERVAL), EveryRule(rules, INTERVAL)), START
     present = dict.fromkeys(SERIES[::2], 1.0)
     newest: list[tuple[float, str]] = []  # values and texts of the last minute
+    before = START
     points: list[Point] = []
     for pause, changes, over, run in scrapes:
         ended, only = frozenset({over}), run if points else None
@@ -359,7 +361,10 @@ def test_the_alerts_are_those_of_an_engine_that_evaluates_every_rule_each_time(
                 for engine in engines
             )
             assert [*map(lasting, found)] == [*map(lasting, expected)]
-            newest = [each for each in newest if time - each[0] < VALUE_SECONDS + ROUNDING_SECONDS]
+            # Of the minute before the last evaluation: what ends now has the value of then.
+            old = before - VALUE_SECONDS - ROUNDING_SECONDS
+            newest = [each for each in newest if each[0] > old]
+            before = time
             newest += [(time, texts(each)) for each in (*expected, *engines[1].active)]
             known = {text for _, text in newest}
             assert {texts(each) for each in (*found, *engines[0].active)} <= known

@@ -227,6 +227,9 @@ class Lifecycle:
                 self.goal.went_on(len(steps) - 1)
             self._advance(furthest.step, furthest.position, times[-1])
             self.goal.observe(self._highest_step, furthest.values, self._stride)
+            self._places.count_from(steps[0])
+            at_end = self.goal.ends_epoch
+            self._places.observe(furthest, self._stride, moves=True, ends_epoch=at_end)
 
     def observe_heartbeat(self, beat: Heartbeat, at: float) -> None:
         """Process a heartbeat that a rank logged at `at`."""

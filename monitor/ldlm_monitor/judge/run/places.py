@@ -61,8 +61,8 @@ class Places:
         `ends_epoch`: the present epoch has as many rows as those before it.
         """
         step, epoch = sample.step, sample.epoch
-        if moves and step is not None and self._begun is None:
-            self._begun = step if step > 1 else 0
+        if moves and step is not None:
+            self.count_from(step)
         if epoch is not None and not epoch.is_integer():
             self._has_parts = True
         if not moves:
@@ -73,6 +73,11 @@ class Places:
             self._sum_up()
         if step is not None and stride and is_first_round(step, stride, self._begun or 0):
             self.here["round"] = True
+
+    def count_from(self, step: int) -> None:
+        """Process a step: periods count from the first one of an attempt."""
+        if self._begun is None:
+            self._begun = step if step > 1 else 0
 
     def note(self, words: Collection[Word]) -> None:
         """Process what an event is: results of an epoch, or batches passed over up to a step.
