@@ -156,7 +156,9 @@ def prometheus(start: Any, append: Any, slack: Any, tmp_path: Path) -> Iterator[
                 append(f"health_rank{rank}.jsonl", rows(step, rank, time.time()))
             if step % 8 == 0:
                 append("train.log", f"✓ Checkpoint saved: out/ckpt_{step}.pt\n{NCCL}")
-                append("train.log", "*** Starting MMDiT with Joint Text-Latent Diffusion ***\n")
+            if step == 130:  # it is started again
+                for rank in (0, 1):
+                    append(f"health_rank{rank}.jsonl", HEAD.format(rank=rank, time=time.time()))
             step += 1
 
     training = threading.Thread(target=train)
