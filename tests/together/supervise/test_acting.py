@@ -58,9 +58,9 @@ def sent(slack: Slack) -> str:
     return "\n".join(slack.messages.get() for _ in range(slack.messages.qsize()))
 
 
-def started(folder: Path, *words: str) -> subprocess.Popen[bytes]:
+def started(folder: Path, *words: str, settings: str = SETTINGS) -> subprocess.Popen[bytes]:
     (folder / "train.py").write_text(TRAINING)
-    (folder / "ldlm-monitor.toml").write_text(SETTINGS)
+    (folder / "ldlm-monitor.toml").write_text(settings)
     flags, fault = words[:-1], words[-1]
     return subprocess.Popen([*RUN, *flags, "--", sys.executable, "train.py", fault])
 
@@ -174,7 +174,8 @@ def test_a_job_whose_processes_are_all_sent_sigterm_is_reported_before_its_front
     folder: Path, slack: Slack
 ) -> None:
     """Slurm's way to end a job; it kills what is left of it when the script, our caller, ends."""
-    process = started(folder, "endless")
+    # A stall limit that is shorter than a kill is doubtful would be reported before it.
+    process = started(folder, "endless", settings=SETTINGS.replace("= 3", "= 60"))
     until(lambda: any("step 9/" in Path(each.log).read_text() for each in all_runs()))
     signal_all(family(process.pid), signal.SIGTERM)
     assert process.wait(60) == 128 + signal.SIGTERM
