@@ -148,6 +148,7 @@ class IncidentView(View):
     ended_reason: str
     title: str
     confidence: Confidence
+    severity: str = Field(default="critical", description="the worst of what belongs to it")
     opened_at: float
     updated_at: float
     ended_at: float | None

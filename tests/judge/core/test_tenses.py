@@ -1,19 +1,25 @@
 """What is, what was, and what was not looked at: the three tenses of the one verdict."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
+from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.base.records import Event, Position
 from ldlm_monitor.base.snapshot import RunView, Snapshot
 from ldlm_monitor.judge.core.monitor import Monitor
+from ldlm_monitor.judge.core.past_alerts import PastAlerts
 
 START = 1_795_000_000.0
-STALLED = {"TrainingStalled"}
+STALLED = "TrainingStalled"
 EXIT_CODE_0 = "ldlm-monitor run: the command ended with exit code 0"
 PEER = "[rank0]: RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [::1]:12"
 TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 1, in f\nKeyError: 3'
+
+
+CUDA_ERROR = "RuntimeError: CUDA error: an illegal memory access was encountered"
 
 
 class Log:
@@ -51,6 +57,10 @@ class Log:
         return run
 
     @property
+    def changes(self) -> list[Transition]:
+        return [each for each in self.snapshot.transitions if each.alert == STALLED]
+
+    @property
     def fired(self) -> set[str]:
         return {each.alert for each in self.snapshot.transitions if each.state == "firing"}
 
@@ -82,17 +92,26 @@ def test_what_belonged_to_an_attempt_is_over_with_the_next_one() -> None:
 
 
 def test_an_alert_that_fires_on_with_another_severity_is_not_over() -> None:
-    log = (
-        Log()
-        .write(["step 1 loss 2.5"], 2.0)
-        .write([f"step {step} loss 2.5" for step in range(2, 80)], 2.0)
-    )
-    seen = set()
+    """A hang at the first place for an evaluation is a warning, and critical half an hour later."""
+    log = Log().write(rows(1, 100, loss="2.5", total_steps="5000"))
+    seen = list[str]()
     for _ in range(80):
         log.wait(30.0)
-        seen |= {each.labels["severity"] for each in log.snapshot.alerts if each.name in STALLED}
-        assert [each for each in log.run.past if each.name in STALLED] == []
-    assert seen
+        seen += [each.labels["severity"] for each in log.snapshot.alerts if each.name == STALLED]
+        assert [each for each in log.run.past if each.name == STALLED] == []
+    assert set(seen) == {"warning", "critical"}
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_in_whatever_order_its_rules_stand(order: int) -> None:
+    (stalled, *_) = Log().write(rows(1, 90, loss="2.5", total_steps="5000")).wait(60.0).changes
+    over = replace(stalled, state="resolved", previous="firing", time=START + 9.0)
+    goes_on = replace(stalled, time=START + 9.0, labels={**stalled.labels, "severity": "info"})
+    book = PastAlerts()
+    for each in (stalled, *[over, goes_on][::order]):
+        book.take(each)
+    run = Log().write(rows(1, 2, loss="2.5")).run
+    assert book.shown_in([run], ()) == (run,)
 
 
 def test_a_nan_that_passed_before_the_run_finished_had_recovered() -> None:
@@ -101,9 +120,19 @@ def test_a_nan_that_passed_before_the_run_finished_had_recovered() -> None:
 
 
 def test_what_fails_behind_a_run_that_finished_is_over_with_it() -> None:
-    log = Log().write([*steps(0, 60), EXIT_CODE_0]).wait(30.0)
-    run = log.write([TRACEBACK]).wait(60.0).end()
-    assert (run.state, {each.state for each in log.snapshot.incidents}) <= ("finished", {"ended"})
+    log = Log().write([*steps(0, 60), EXIT_CODE_0]).wait(30.0).write([CUDA_ERROR]).wait(60.0)
+    assert log.run.state == "finished"
+    assert [each.state for each in log.snapshot.incidents] == ["ended"]
+
+
+@pytest.mark.parametrize(
+    ("failure", "severity"), [(CUDA_ERROR, "critical"), ("KeyboardInterrupt", "warning")]
+)
+def test_what_was_has_the_severity_that_it_had(failure: str, severity: str) -> None:
+    lines = [*steps(0, 60), TRACEBACK.replace("KeyError: 3", failure)]
+    log = Log().write(lines).wait(60.0)
+    log.write(["ldlm-monitor run: attempt 2 starts: []", *steps(40, 60)])
+    assert [(each.kind, each.severity) for each in log.run.past] == [("incident", severity)]
 
 
 def test_an_alert_that_fired_ends_with_its_attempt() -> None:
@@ -266,3 +295,13 @@ def test_an_error_with_which_a_log_ends_is_now_though_no_alert_had_the_time_to_f
     run = log.end()
     assert (run.health, order(run)) == ("UNHEALTHY", "RESTART")
     assert "Connection closed by peer" in run.because
+
+
+def test_where_lines_have_no_times_a_time_is_to_be_logged() -> None:
+    monitor, data = Monitor(), "".join(f"{text}\n" for text in steps(0, 60)).encode()
+    monitor.feed(Chunk("a.log", (1, 1, 0), 0, 1, data, timed=False), START)
+    (run,) = monitor.snapshot().runs
+    assert {each.quantity: (each.why, each.log) for each in run.not_checked}["step"] == (
+        "its lines have no times",
+        "a time in each line",
+    )

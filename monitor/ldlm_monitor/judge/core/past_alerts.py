@@ -1,12 +1,11 @@
 """What was and is over: alerts and incidents of a run, each with what ended it."""
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.base.incident_view import IncidentView
-from ldlm_monitor.base.names import severity_rank
 from ldlm_monitor.base.snapshot import OverBy, PastView, RunView
 from ldlm_monitor.base.text.sanitize import summary_of
 from ldlm_monitor.judge.incidents.folded_evidence import NONFINITE
@@ -70,16 +69,13 @@ class PastAlerts:
         """What is over of a run, by its begin. `incidents`: those of the run, of which alerts may
         be a part.
         """
-        alerts = self._by_run.get(run.name, ())
-        found = [*alerts, *_incidents(run, incidents, alerts)]
+        found = [*self._by_run.get(run.name, ()), *_incidents(run, incidents)]
         shown = {each.id for each in incidents}
         kept = (each for each in found if each.kind == "incident" or each.incident not in shown)
         return tuple(sorted(kept, key=lambda each: each.begin))
 
 
-def _incidents(
-    run: RunView, incidents: Sequence[IncidentView], alerts: Collection[PastView]
-) -> Iterator[PastView]:
+def _incidents(run: RunView, incidents: Sequence[IncidentView]) -> Iterator[PastView]:
     for each in incidents:
         over_by, of_numbers = _OVER_BY.get(each.ended_reason), each.root.kind == NONFINITE
         # With a run that did not finish, or whose loss was lost, its failure holds.
@@ -90,9 +86,7 @@ def _incidents(
             continue
         if of_numbers and over_by == "run_end":  # the run went on, and ended before that was sure
             over_by = "recovered"
-        severities = [one.severity for one in alerts if one.incident == each.id]
         yield PastView(
-            kind="incident", name=each.id, text=each.title,
-            severity=max(severities, key=severity_rank, default="critical"),
+            kind="incident", name=each.id, severity=each.severity, text=each.title,
             begin=each.began_at, end=each.ended_at, over_by=over_by, incident=each.id,
         )  # fmt: skip

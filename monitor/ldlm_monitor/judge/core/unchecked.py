@@ -34,6 +34,8 @@ TO_LOG: Final[Mapping[str, tuple[str, str]]] = {
 }
 """Words for an input that is missing, and what to log to have it. Of other inputs, one training has
 them and another has none (a loss scale, rewards): their absence is no gap."""
+_NO_TIMES: Final = ("its lines have no times", "a time in each line")
+"""The same for a step whose time is not known."""
 _ORDER: Final = tuple(TO_LOG)
 _OWN: Final = "ldlm_train_metric"  # the metric of every quantity that has none of its own
 
@@ -96,18 +98,18 @@ def not_checked(checks: tuple[Check, ...], run: TrainingRun) -> tuple[NotChecked
     known |= {"loss"} if any(each.startswith("loss_") for each in known - {"loss_scale"}) else set()
     known |= {"checkpoints"} if run.progress.saved else set()
     known |= {"ranks"} if len(run.progress.rank_steps) > 1 or size == 1 else set()
-    why = ""
-    if run.progress.step is not None:
-        has_times = run.life.timed or not known.isdisjoint(PACES)
-        known |= {"step"} if has_times else set()
-        why = "" if has_times else "its lines have no times"
-    missed = tuple(run.values.missed())
-    return _lines(checks, frozenset(known), why, missed)
+    has_step = run.progress.step is not None
+    if has_step and (run.life.timed or not known.isdisjoint(PACES)):
+        known.add("step")
+    return _lines(checks, frozenset(known), has_step, tuple(run.values.missed()))
 
 
 @lru_cache(maxsize=1024)  # a snapshot asks again for each run; most log the same quantities
 def _lines(
-    checks: tuple[Check, ...], known: frozenset[str], why: str, missed: tuple[tuple[str, str], ...]
+    checks: tuple[Check, ...],
+    known: frozenset[str],
+    has_step: bool,
+    missed: tuple[tuple[str, str], ...],
 ) -> tuple[NotCheckedView, ...]:
     found: dict[str, list[str]] = {}
     for check in checks:
@@ -118,14 +120,13 @@ def _lines(
             name = min(inputs, key=_order)
             if name in TO_LOG or not check.beside.isdisjoint(known):
                 found.setdefault(name, []).append(check.alert)
-    reasons = {name: words for name, (words, _) in TO_LOG.items()}
-    reasons |= {"step": why} if why else {}
-    reasons |= missed
+    words = {**TO_LOG, "step": _NO_TIMES} if has_step else TO_LOG
+    since = dict(missed)
     return tuple(
         NotCheckedView(
             check=", ".join(found[name]),
-            why=reasons.get(name, f"no {name}"),
-            log=TO_LOG[name][1] if name in TO_LOG else name,
+            why=since.get(name) or words.get(name, (f"no {name}", ""))[0],
+            log=words.get(name, ("", name))[1],
             quantity=name,
         )
         for name in sorted(found, key=_order)

@@ -216,7 +216,8 @@ class Incident:
         """The incident for people and programs, built again only if something in it changed."""
         judgement = self.judgement(run, at)
         state_now = self._current_state()
-        key = (judgement, state_now, self.updated, self.step, self.epoch, len(self.alerts))
+        shown = self.severity, self.updated, self.step, self.epoch, len(self.alerts)
+        key = (judgement, state_now, shown)
         if self._viewed is None or self._viewed[0] != key:
             self._viewed = key, self._view(judgement, run, *state_now)
         return self._viewed[1]
@@ -232,6 +233,7 @@ class Incident:
             ended_reason=reason,
             title=incident_parts.title(judgement, evidence, run.meshes, self.step, self.epoch),
             confidence=verdict.confidence,
+            severity=self.severity,
             opened_at=self.opened,
             updated_at=self.updated,
             ended_at=ended,
