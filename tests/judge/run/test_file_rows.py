@@ -142,9 +142,9 @@ def test_an_epoch_counts_all_its_rows_however_many_come_at_once() -> None:
         (49, 5.0, None, ""),
         (30, 9.0, None, "back"),
         (1, 9.0, None, "anew"),
-        (1, 2.1, None, "begin"),
+        (1, 2.1, None, "kept"),
         (1, None, None, "begin"),
-        (1, 2.1, 50, "begin"),
+        (1, 2.1, 50, "kept"),
         (1, 2.1, 400, "back"),
     ],
 )

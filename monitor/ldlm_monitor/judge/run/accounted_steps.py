@@ -14,11 +14,6 @@ from ldlm_monitor.logs.parse.meanings import meaning_of
 OWN_SECONDS = 10.0
 """Seconds from a record's own time to that of its piece of the log, within which its own counts. A
 choice: pieces hold up to five seconds, and a clock that differs by more is another one."""
-GOES_ON = 0.25
-"""Share of the fall of a run's loss within which the loss after a resume is that of before. A
-choice: noise and a lost optimizer state are within it, a start from nothing is not."""
-FALLEN = 0.9
-"""Share of its first value below which a loss shows such a difference."""
 _CAUSES = {"evaluating": "evaluation", "checkpointing": "checkpoint"}
 """Of a pause, by the phase that explains it."""
 
@@ -40,7 +35,6 @@ class AccountedSteps:
         self._is_counted = False
         self._files: dict[str, int] = {}
         self._epoch: float | None = None
-        self._losses: tuple[int, float, float] | None = None  # first count, first and last loss
         self._offset = 0
         self._untimed = False
         self._stalled = False  # since the last counted step, as any file of the run shows
@@ -59,9 +53,7 @@ class AccountedSteps:
         path, own = rows.last.position.path, self._files.get(rows.last.position.path)
         if step is None or not self._is_of_leader(rows):
             return
-        if self._begins_anew(rows):
-            step += self._step - self._offset
-            self._offset = self._step
+        if rows.fall == "kept" and self._stalled:
             self.account.restart(rows.times[0])
         self._files[path] = step
         moments: Sequence[float] = rows.times
@@ -140,7 +132,8 @@ class AccountedSteps:
     def _step_of(self, rows: FileRows) -> int | None:
         """The last step over all epochs; a count if the log has none; None for no step.
 
-        Steps that begin again after a stall are taken again; otherwise another epoch begins.
+        Steps that begin again after a stall are taken again, unless the loss shows that they are
+        not; otherwise another epoch begins.
         """
         sample = rows.last
         if sample.step is None:
@@ -151,7 +144,7 @@ class AccountedSteps:
         last = self._files.get(sample.position.path)
         step = sample.step + self._offset
         if sample.epoch is None:
-            begins = rows.fall == "begin" and not self._stalled
+            begins = rows.fall == "kept" or (rows.fall == "begin" and not self._stalled)
         else:
             begins = self._epoch is not None and sample.epoch > self._epoch
         if last is not None and step < last and begins:
@@ -159,17 +152,6 @@ class AccountedSteps:
             step = sample.step + last
         self._epoch = sample.epoch
         return step
-
-    def _begins_anew(self, rows: FileRows) -> bool:
-        """Whether the counter begins again at its first step while the loss is what it was."""
-        losses, count = rows.column("loss"), rows.last.step
-        if not losses or count is None or rows.last.epoch is not None:
-            return False
-        first_count, first, last = self._losses or (count, losses[0], losses[0])
-        self._losses = first_count, first, losses[-1]
-        is_first = count <= first_count < self._step
-        is_same = last < FALLEN * first and abs(losses[0] - last) < GOES_ON * (first - last)
-        return is_first and is_same
 
 
 def _moment(own: float | None, at: float) -> float:

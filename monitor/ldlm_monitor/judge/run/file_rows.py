@@ -18,9 +18,15 @@ COMPARED = 20
 """Last losses that show what was learned. A choice: the range of fewer misses a bad batch, a first
 attempt of fewer rows has hardly learned."""
 
-Fall = Literal["", "back", "begin", "anew"]
+FALLEN, GOES_ON = 0.9, 0.25
+"""A loss below this share of the first one shows what was learned; within this share of its fall it
+goes on where it was. A choice: noise and a lost optimizer state are within it, weights that begin
+from nothing are not."""
+
+Fall = Literal["", "back", "begin", "kept", "anew"]
 """Where a step falls to: nowhere; a step after the first, which is a resume; the first, as where
-steps count within an epoch; the first, and with it the loss: another training, untrained."""
+steps count within an epoch; the first, though the loss goes on, so that what was learned is kept;
+the first, and with it the loss: another training, untrained."""
 
 
 class ValueSource(IntEnum):
@@ -209,7 +215,14 @@ class FileSteps:
             least, most = min(self._losses), max(self._losses)
             if min(loss, untrained) > most + (most - least):
                 return "anew"
-        return "back" if last < total else "begin"
+        if last < total:
+            return "back"
+        if loss is not None and untrained is not None and self._losses:
+            present = self._losses[-1]
+            goes_on = abs(loss - present) < GOES_ON * (untrained - present)
+            if present < FALLEN * untrained and goes_on:
+                return "kept"
+        return "begin"
 
     def _learn(self, rows: FileRows) -> None:
         """Store the steps and losses of rows."""
