@@ -12,6 +12,7 @@ from typing import Final
 
 from ldlm_monitor.base.errors import UsageError
 from ldlm_monitor.base.incident_view import DecisionView
+from ldlm_monitor.base.names import RUN_PREFIX
 from ldlm_monitor.base.snapshot import AlertView, RunView, Snapshot
 from ldlm_monitor.base.text.format import duration
 from ldlm_monitor.logs.parse.meanings import meaning_of_kind
@@ -33,9 +34,10 @@ BACKOFF_SECONDS = 1.0
 ports and GPU memory of the old processes are free by then."""
 LONGEST_BACKOFF_SECONDS = 300.0  # a choice: a node's reboot takes some minutes
 FIRST_PAUSE = 300.0
-"""Seconds before which a run is not killed that may evaluate: as `run/pace.py` allows for a first
-pause. Once a pause has ended by itself, the learned limit allows for the next."""
-END_LINE: Final = "ldlm-monitor run: the command "
+"""Seconds before which a run is not killed whose processes compute: a first evaluation may come at
+any step, by the clock, and a kill is worse than a page. Once a pause has ended by itself, the
+learned limit allows for the next."""
+END_LINE: Final = f"{RUN_PREFIX} the command "
 """How the line begins that the relay writes after all output of an attempt."""
 MAX_EXCLUDED: Final = 4
 """Most nodes that one run leaves out. A choice: a fifth broken node is rarely the node's fault, and
