@@ -495,12 +495,7 @@ def timed_rows(draw: st.DrawFn) -> list[dict[str, float]]:
 AHEAD = [{"step": n, "loss": 2.0 + n % 3, "time": START + 7.3 * n} for n in range(1, 7)]
 
 
-HUNDRED = [{"step": n, "loss": 2.0 + n % 3, "time": START + 0.3 * n} for n in range(1, 101)]
-"""Behind its last step, an evaluation may come for the first time."""
-
-
 @example([*AHEAD, {"step": 6, "loss": 2.0, "time": START + 23.8}], Stall(), 5.0, 0.0)
-@example(HUNDRED, Stall(floor_seconds=2.0), 5.0, 0.0)
 @given(
     timed_rows(),
     st.sampled_from([Stall(), Stall(floor_seconds=2.0), Stall(floor_seconds=0.1)]),
