@@ -9,7 +9,7 @@ import threading
 
 from ldlm_monitor import __version__
 
-YOUNG_OBJECTS = 50_000
+YOUNG_OBJECTS = 150_000
 """New objects after which Python searches for garbage, by default 700: classes and rules are none,
 and the searches take an eighth of a start. A choice: more would keep more memory."""
 

@@ -88,6 +88,8 @@ def main() -> None:
             # NaN in both would be two alerts: in one message, whose first line counts them.
             shown = None if FAULT == "nan" else norm
             health.on_step(step, loss=loss, grad_norm=shown, lr=0.01)
+            if strikes and FAULT == "nan":
+                time.sleep(1800)  # or the other rank's next loss is NaN, too, maybe read before
             if RANK == 0:
                 print(f"step {step}/2000 loss {loss.item():.4f} lr 0.01", flush=True)
     dist.destroy_process_group()
