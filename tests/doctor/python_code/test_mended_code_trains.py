@@ -58,6 +58,7 @@ def with_all_mendable_defects() -> dict[str, str]:
     return files
 
 
+@pytest.mark.long  # what the edits are is asked in each run, and that they train in each night
 def test_the_clean_project_and_one_with_all_edits_at_once_train(tmp_path: Path) -> None:
     spoilt = with_all_mendable_defects()
     edited = {f.check.id for f in findings(spoilt) if f.edits}

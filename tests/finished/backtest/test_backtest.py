@@ -78,6 +78,7 @@ def test_the_quote_tells_which_state_of_a_progress_bar_is_meant(tmp_path: Path) 
     assert event_score.seconds_to_detect == pytest.approx(30, abs=1)
 
 
+@pytest.mark.long  # each run replays each of these logs, in test_public_logs.py
 @pytest.mark.shared
 def test_the_truth_of_the_public_corpus_is_understood_and_no_healthy_log_rings() -> None:
     files = [PUBLIC / entry["file"] for entry in json.loads((PUBLIC / "index.json").read_bytes())]

@@ -69,15 +69,14 @@ def enqueued(data: bytes | None) -> int:
     return int(status["last_enqueued_collective"])
 
 
-def test_ranks_tell_which_collective_they_came_to_even_while_the_gil_is_held(ranks) -> None:
+def test_ranks_tell_which_collective_they_came_to_even_while_the_gil_is_held(
+    ranks, tmp_path
+) -> None:
     first, second = ranks
     assert second.recorder
     assert enqueued(fetch(second, 10.0)) == 5
     assert enqueued(fetch(first, 10.0)) in (5, 6)  # 6 once it waits
-
-
-def test_a_socket_of_another_process_is_not_asked(ranks, tmp_path) -> None:
-    first, second = ranks
+    # A socket of another process is not asked.
     assert fetch(replace(first, recorder=second.recorder), 5.0) is None
     ours = socket.socket(socket.AF_UNIX)
     ours.bind(str(tmp_path / "ours.sock"))

@@ -106,6 +106,7 @@ def test_a_stall_is_told_with_the_rank_the_phase_and_the_line(follow) -> None:
     assert "train.py:9 in read_batch" in reported
 
 
+@pytest.mark.long
 def test_a_training_whose_rows_stop_on_a_full_disk_goes_on_by_its_heartbeat(follow) -> None:
     """Two stall limits long, no row came: the second is that of a run that was looked at before.
 

@@ -233,7 +233,7 @@ def test_a_rank_without_memory_is_named(launch: Launch, watch) -> None:
 @pytest.mark.parametrize(
     "fault",
     [
-        "hang@50:rank=1:kind=gil",
+        pytest.param("hang@50:rank=1:kind=gil", marks=pytest.mark.long),
         pytest.param("loader_stall@50:rank=1", marks=pytest.mark.long),
     ],
 )

@@ -19,7 +19,7 @@ from tests.together.monitor.test_restart import NAN, Watched
 from tests.together.watching import NOW, SLACK, bars
 
 FILES = ("ledger.sqlite", "outbox.sqlite", "silences.sqlite")
-VARIANTS = settings().max_examples
+VARIANTS = -(-settings().max_examples // 3)
 """Of each kind of damage and file."""
 SILENCE = (
     b'{"matchers": [{"name": "alertname", "value": "LossSpike"}], "createdBy": "me",'

@@ -467,6 +467,7 @@ def test_rotations_change_nothing() -> None:
     run_state_machine_as_test(Rotations, settings=_settings(settings().max_examples))
 
 
+@pytest.mark.long  # each run has them together with rotations
 def test_kills_change_nothing() -> None:
     run_state_machine_as_test(Kills, settings=_settings(settings().max_examples))
 

@@ -83,6 +83,7 @@ def steps_of(text: str) -> list[int]:
     return [int(step) for step in re.findall(r"^step (\d+)/", text, re.MULTILINE)]
 
 
+@pytest.mark.long  # each run has it without ranks, in test_acting.py
 def test_an_exception_in_the_code_is_decided_stop_and_not_restarted(pair: type[Pair]) -> None:
     run = pair("raise", 3, 20, 0.1, flags=ACTING)
     assert run.end() == 1
