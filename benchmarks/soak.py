@@ -3,7 +3,7 @@
 Each log gets `--rate` lines a second, is rotated every minute as logrotate does it (three old files
 are kept), and has an error of its own every two minutes; every minute a new run begins and another
 ends for good. What is looked at is the second half: by then windows and curves are full. Series of
-ended runs are kept for a minute, so that they end within the time.
+ended runs are kept for a minute and samples for ten, so that they end within the time.
 """
 
 import os
@@ -23,6 +23,7 @@ GROWTH = 1.1
 """Most growth of each figure over the second half: noise of an allocator, and no more."""
 ROTATED_SECONDS, KEPT = 60.0, 3
 LOOK_SECONDS = 5.0
+SETTINGS = "end_series_after_seconds = 60\nretention_seconds = 600\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,8 @@ class Writer:
             bench.append(log, "".join(lines))
         if second % 60 == 59:
             self._active.append(next(self._numbers))
-            del self._active[0]
+            ended = self._active.pop(0)
+            bench.append(self._folder / f"job{ended}.log", "Training complete.\n")
 
     def _rotate(self, log: Path) -> None:
         for number in range(KEPT, 0, -1):
@@ -85,7 +87,7 @@ def measure(args: Namespace, seconds: int, folder: Path) -> tuple[list[Size], fl
     """A size every `LOOK_SECONDS`, and the share of a core."""
     writer, sizes = Writer(folder, args.runs, args.rate), list[Size]()
     writer.write_second(0)
-    (folder / "ldlm-monitor.toml").write_text("end_series_after_seconds = 60\n")
+    (folder / "ldlm-monitor.toml").write_text(SETTINGS)
     with bench.running_daemon(args.command, folder) as daemon:
         if daemon.ended_within(10):
             raise bench.MeasurementError(f"it ended with {daemon.process.returncode}")

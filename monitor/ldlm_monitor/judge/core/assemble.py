@@ -7,6 +7,7 @@ from typing import Protocol
 
 from ldlm_monitor.judge.core.monitor import Monitor
 from ldlm_monitor.judge.core.packaged_rules import packaged_set
+from ldlm_monitor.judge.core.rule_engine import RETENTION
 from ldlm_monitor.judge.run.stall import Stall
 from ldlm_monitor.logs.parse import Parser
 from ldlm_monitor.logs.parse.run_names import RunNames
@@ -32,11 +33,13 @@ def assemble(
     settings: MonitorSettings,
     stopwatch: Callable[[], float] | None = None,
     parser: Parser | None = None,
+    retention: float = RETENTION,
 ) -> Monitor:
     """A new monitor with the settings' rules, formats and limits.
 
     `stopwatch`: a clock (seconds) that times evaluations. `parser`: used instead of a new one of
-    the settings' formats. Raises `RuleError` or `FormatError` for a file that cannot be used.
+    the settings' formats. `retention`: seconds for which samples are kept. Raises `RuleError` or
+    `FormatError` for a file that cannot be used.
     """
     return Monitor(
         rules=rules_of(settings),
@@ -44,6 +47,7 @@ def assemble(
         names=RunNames(settings.run),
         evaluation_interval=settings.evaluation_interval,
         end_series_after=settings.end_series_after_seconds,
+        retention=retention,
         stall=settings.stall,
         stopwatch=stopwatch,
         context=Context(

@@ -16,7 +16,7 @@ from ldlm_monitor.judge.core.packaged_rules import packaged_set
 from ldlm_monitor.judge.core.past_alerts import PastAlerts
 from ldlm_monitor.judge.core.recent_records import RecentRecords, alerted_run
 from ldlm_monitor.judge.core.rows_in_order import RowsInOrder
-from ldlm_monitor.judge.core.rule_engine import RuleEngine
+from ldlm_monitor.judge.core.rule_engine import RETENTION, RuleEngine
 from ldlm_monitor.judge.core.run_decisions import decided, last_word
 from ldlm_monitor.judge.core.run_health import HealthBook
 from ldlm_monitor.judge.core.self_metrics import NO_HOSTS, SelfCounts, core_points
@@ -53,6 +53,7 @@ class Monitor:
         names: RunNames | None = None,
         evaluation_interval: float = 5.0,
         end_series_after: float = 900.0,
+        retention: float = RETENTION,
         stall: Stall | None = None,
         stopwatch: Callable[[], float] | None = None,
         context: Context = NO_CONTEXT,
@@ -60,13 +61,14 @@ class Monitor:
         """Durations are seconds, defaults those of `config.Settings`; `rules` None: the packaged.
 
         `evaluation_interval`: between two scrapes, each followed by an evaluation. `stopwatch`
-        times these. `end_series_after`: series stay so long after an end. `context`: of templates.
+        times these. `end_series_after`: series stay so long after an end. `retention`: samples are
+        kept so long, or as long as rules look back. `context`: of templates.
         """
         self.names = names or RunNames()
         self.parser = parser or Parser()
         self._stopwatch = stopwatch
         self.runs = Fleet(stall or Stall(), end_series_after)
-        self.engine = RuleEngine(rules or packaged_set(), evaluation_interval, context)
+        self.engine = RuleEngine(rules or packaged_set(), evaluation_interval, context, retention)
         self._schedule = EvaluationSchedule(evaluation_interval, self.engine, self.runs)
         self.evidence = EvidenceFinder(self.runs)
         self._incidents = Incidents(facts_from(self.runs))

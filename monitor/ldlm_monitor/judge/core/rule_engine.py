@@ -48,15 +48,20 @@ class JudgedRule:
 class RuleEngine:
     """Stores a scrape every `interval` seconds, evaluates the rules, keeps their alerts' states.
 
+    `retention`: seconds for which samples are kept; rules may need more.
     `reach`: how far (seconds) rules look back. `asks_the_time`: whether time alone changes results.
     `context`: what templates of annotations read, whose `query` asks this engine.
     """
 
     def __init__(
-        self, rules: RuleSet[Expression], interval: float, context: Context = NO_CONTEXT
+        self,
+        rules: RuleSet[Expression],
+        interval: float,
+        context: Context = NO_CONTEXT,
+        retention: float = RETENTION,
     ) -> None:
         self.interval = interval
-        self._store = SeriesStore(interval, RETENTION)
+        self._store = SeriesStore(interval, retention)
         self._use(rules)
         self._context = replace(context, query=self._ask_text)
         self._alerts = AlertStates(rules, self._context)

@@ -152,6 +152,10 @@ class Settings(Section, defer_build=True):  # once, with the tables of `with_rec
     # A choice: three of Prometheus' lookbacks; less hides the end on dashboards, more looks alive.
     end_series_after_seconds: SecondsFromZero = 900
     """Seconds that an ended run's series stay in `/metrics`."""
+    # A choice: a shift's worth; less answers fewer questions about the past, more is memory.
+    retention_seconds: SecondsFromZero = 21_600
+    """Seconds that the samples of all series are kept in memory, for `/api/v1/query_range` and the
+    screen's history; as long as the rules look back at least."""
     attach: Attach = Attach()
     # Slack's limit: one message per second and channel (https://docs.slack.dev/apis/web-api/rate-limits/).
     post_interval_seconds: SecondsFromZero = 1

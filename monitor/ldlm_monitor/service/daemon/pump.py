@@ -96,7 +96,9 @@ class Pump:
         self._stdin: StdinSource | None = None
         self._committed: tuple[int, int, int] | None = None
         self._restart = recall(self.store, time.time())
-        self.monitor = assemble(self.settings, time.perf_counter)
+        self.monitor = assemble(
+            self.settings, time.perf_counter, retention=self.settings.retention_seconds
+        )
         self.follower = Follower(
             disk=self.disk,
             mounts=self.mounts,
