@@ -93,17 +93,20 @@ class Block(Generic[RuleT]):
     """An open block. `done`: the block is complete. `forms` are tried in their order.
 
     `claims_indented`: this kind of block takes any indented line, so a line is offered to the
-    other kinds first. `touched` is when the block got its last line (Unix seconds). `foreign`
-    counts the other lines since; after more than `max_foreign` the block is complete.
+    other kinds first. `shared`: its lines may have events, too. `touched` is when the block got its
+    last line (Unix seconds), `line` the place of the line that it gets. `foreign` counts the other
+    lines since; after more than `max_foreign` the block is complete.
     """
 
     forms: Sequence[LineForm] = ()
     claims_indented: ClassVar[bool] = False
+    shared: ClassVar[bool] = False
 
     def __init__(self, opening: BlockOpening[RuleT]) -> None:
         self.opening: BlockOpening[RuleT] = opening
         self.rule: RuleT = opening.rule
         self.place = opening.place
+        self.line = opening.place
         self.stream = opening.stream
         self.touched = opening.now
         self.foreign = 0
@@ -127,6 +130,10 @@ class Block(Generic[RuleT]):
     def refuse(self, text: bytes) -> None:
         """Handle a line that no form accepts; by default, ignore it."""
 
+    def ready(self) -> list[Record]:
+        """The records that an open block has given since the last call; most give none."""
+        return []
+
     def records(self) -> list[Record]:
         """The records of the complete block."""
         raise NotImplementedError
@@ -142,32 +149,47 @@ class Blocks:
     def __bool__(self) -> bool:
         return bool(self._open)
 
+    @property
+    def shared(self) -> bool:
+        """Whether lines that blocks took may have events, too."""
+        return any(block.shared for block in self._open)
+
     def open(self, block: Block[Any]) -> list[Record]:
         """Add a block; returns the records of the oldest if there are more than `MAX_OPEN`."""
         self._open.append(block)
         return self._close(self._open[:1]) if len(self._open) > MAX_OPEN else []
 
     def offer(
-        self, text: bytes, stream: bytes, now: float, *, logged: bool, closed: bool
+        self,
+        text: bytes,
+        place: RecordPlace,
+        stream: bytes,
+        now: float,
+        *,
+        logged: bool,
+        closed: bool,
     ) -> tuple[int | None, list[Record]]:
-        """Pass a line to the block that it belongs to.
+        """Pass a line, which stands at `place`, to the block that it belongs to.
 
         Returns how many bytes of the line belong to that block (None if no block takes the
-        line), and the records of the blocks that are complete now. Bytes of the line that do
-        not belong to the block are another writer's.
+        line), and the records that its block has ready, and of the blocks that are complete now.
+        Bytes of the line that do not belong to the block are another writer's.
         """
         taken: int | None = None
+        ready: list[Record] = []
         for block in self._by_priority(text):
             if taken is None and _may_take(block, stream):
+                block.line = place
                 taken = block.take(text, logged=logged, closed=closed)
                 if taken is not None:
+                    ready = block.ready()
                     block.touched = now
                     block.foreign = 0
                     continue
             block.foreign += 1
             block.done = block.done or block.foreign > block.max_foreign
         done = [block for block in self._open if block.done]
-        return taken, self._close(done) if done else []
+        return taken, [*ready, *self._close(done)]
 
     def expire(self, now: float) -> list[Record]:
         """Complete the blocks that expire by `now` (Unix seconds); returns their records."""

@@ -117,6 +117,8 @@ class CoverageReader:
         offset = sample.position.offset
         if sample.source == "inferred":
             return sample.source
+        if sample.source == "jsonl":
+            return "JSON"
         at = bisect_right(self._matches, offset, key=itemgetter(0)) - 1
         return (self._matches[at][1] if at >= 0 else "") or "event fields"
 

@@ -4,7 +4,14 @@ from dataclasses import dataclass, field
 
 from ldlm_monitor.base.records import as_count
 from ldlm_monitor.logs.parse.numbers import Numbers
-from ldlm_monitor.logs.parse.vocabulary import EPOCH_KEYS, EVALUATIONS, measure, plain
+from ldlm_monitor.logs.parse.vocabulary import (
+    EPOCH_KEYS,
+    EVALUATIONS,
+    TRAINING,
+    measure,
+    measured_loss,
+    plain,
+)
 
 _MAX_OTHER_WORDS = 2
 """Words beside the fields, a choice: `saved checkpoint, step 5 loss 2` has two, sentences more."""
@@ -14,9 +21,7 @@ _STEP_ORDER = ("global", "num_updates", "step", "iter", "it", "update", "batch",
 """Parts of names of counters, the preferred step first: a batch is counted anew in each epoch."""
 _IN_EVALUATION = {"loss": "eval_loss", "accuracy": "eval_accuracy", "ppl": "eval_ppl"}
 COSTS = frozenset(("cost", "train_cost", "training_cost", "avg_cost", "average_cost", "mean_cost"))
-"""The loss, in lines with a counter and without a loss."""
-_ENTROPIES = frozenset(("xent", "cross_entropy", "crossentropy"))
-"""As `COSTS`, where the line has nothing of an evaluation."""
+"""Losses that may be times, too: a unit says so."""
 
 # Words and units that lines of metrics have beside their keys; they do not make a sentence.
 EVALUATION_WORDS = frozenset(
@@ -94,15 +99,23 @@ class Fields:
     def _named(self, key: str, *, evaluated: bool) -> str:
         """The name of a value: beside `loss`, another name of a loss is a part of it."""
         name = measure(key).name
-        entropy = plain(key) in _ENTROPIES and not self._evaluates()
-        if (entropy or plain(key) in COSTS) and self.counts and not evaluated:
-            return key if any("loss" in plain(other) for other, _ in self.values) else "loss"
+        measured = "loss" if plain(key) in COSTS and not evaluated else measured_loss(key)
+        if (self.counts or self.bare) and measured is not None:
+            if any("loss" in plain(other) and not measured_loss(other) for other, _ in self.values):
+                return key
+            if measured == "loss" and plain(key) not in COSTS and not _says_training(key):
+                measured = "" if self._evaluates() else measured
+            return "eval_loss" if evaluated and measured else measured or key
         if evaluated:
             return _IN_EVALUATION.get(name, key)
         part = plain(key).removesuffix("_loss")
         if name == "loss" and part not in ("loss", "train") and ("loss", False) in self.values:
             return f"loss_{part}"
         return key
+
+
+def _says_training(key: str) -> bool:
+    return not TRAINING.isdisjoint(plain(key).split("_"))
 
 
 def _add_total(found: Numbers, name: str, count: int, total: float) -> None:

@@ -40,8 +40,8 @@ _KEY = r"[A-Za-z_][\w./@]*(?:[ -][A-Za-z_][\w./@]*){0,4}(?: ?\([A-Za-z/%]{1,16}\
 _OF = r"[ \t]*/[ \t]*\d+(?:,\d{3})*(?:\.\d+)?"
 _TOTAL = r"(?:[ \t]*/[ \t]*|[ \t]+of[ \t]+)(?P<total>\d{1,18})\b"
 FIELD = compile_pattern(
-    rf"\b(?P<key>{_KEY})['\"]?(?:[ \t]*(?:=|:=?)|[ \t]is[ \t:])"
-    r"[ \t]*['\"]?(?:[a-z][\w.]{0,20}\()?[\[(]{0,2}"
+    rf"\b(?P<key>{_KEY})(?:['\"]?(?:[ \t]*(?:=|:=?)|[ \t]is[ \t:])|['\"],)"
+    r"[ \t]*['\"*]{0,2}(?:[a-z][\w.]{0,20}\()?[\[(]{0,2}"
     rf"(?P<value>{{{{quantity}}}})(?P<of>{_OF})?"
     r"(?:, device='[^'\n]{0,32}')?(?:, grad_fn=<\w{0,64}>)?"
     r"|\b(?P<count>(?i:epoch|steps?|iters?|iteration|it|global[ _]step|update|batch))\b[ :#\[(]*"
@@ -84,6 +84,7 @@ _BEFORE_METRIC = compile_pattern(r"(?:^|[^\w.])(?P<word>[A-Za-z]+[ _-])$")
 _BEFORE_BARE = (b"[", b"(", b"|", b",", b" ", b"\t")
 _AFTER_BARE = compile_pattern(
     r" ?(?:$|[\])|,;:\[\x80-\xff]|- )| (?i:batches|batch|steps?|iters?)\b| [A-Za-z_]\w*[=:]"
+    r"| \d+:\d\d"
 )
 """What follows a counter without a name; `1928/2310 tok/s` is none."""
 _QUOTES = b"'\""  # around a key
@@ -104,13 +105,27 @@ _ABBREVIATED = compile_pattern(r"\b[A-Z]\w*[A-Z] {{quantity}}")
 """An unknown metric and its number, `MAE 0.66` or `Max_MA 28.95 GB`: no words of a sentence."""
 _RESULTS = (b"loss", b"losses", b"metrics")  # names of objects with metrics
 _DELIMITERS = b" \t|,;:=-()[]{}'\"/*"  # what most texts between fields consist of
-_REMARK = compile_pattern(r"\([^()]*\)|['\"][\w./:-]*['\"]")
-"""A remark in parentheses, `(step)` or `(+nanz)`, or a text in quotes: no words of a sentence."""
+_REMARK = compile_pattern(
+    r"\([^()]*\)|[A-Za-z_][\w.]*=(?:\"[^\"]*\"|[^\s,;|\"'(\[{]+)|['\"][\w./:-]*['\"]"
+)
+"""A remark in parentheses, `(step)` or `(+nanz)`, a field of text, `level=info`, or a text in
+quotes: no words of a sentence."""
 _NAMED = compile_pattern(
     r"['\"](?:key|name|metric|tag)['\"]: ?(['\"][\w/.-]{1,64}['\"]),"
     r"([^{}\n]{0,80}?)['\"]value['\"]:"
 )
 """An object with a name and a value, `{"key": "loss", "value": 2.5}`."""
+
+_BEHIND_PLACE = compile_pattern(
+    r"\b((?:[A-Za-z_]\w*[ _-]){0,2}[A-Za-z_]\w*) (?:at|after|in|of|for|@) "
+    r"((?i:epoch|step|iteration|iter|batch|round) ?#?\d{1,18})(?: ?[:=] ?| is:? )"
+)
+"""A name, a place and a value, `Loss after iteration 10: 2.5`."""
+_AHEAD = compile_pattern(
+    r"\b(\d*\.\d+(?:[eE][-+]?\d+)?) "
+    r"((?:avg|average|mean|total|train|training|val|validation|test) )?(loss|accuracy)([,;|)]|$)"
+)
+"""A value before its name, `2.5 avg loss,`."""
 
 
 class _Reader:
@@ -250,7 +265,8 @@ class _Reader:
             left = left.replace(part[begin:end], b" ")
         for abbreviated in _ABBREVIATED.finditer(left):
             left = left.replace(left[slice(*abbreviated.span())], b" ")
-        words = {left[slice(*match.span())].lower() for match in _WORD.finditer(left)}
+        found = (left[slice(*match.span())] for match in _WORD.finditer(left))
+        words = {word.lower().strip(b"_") for word in found}
         if words & EVALUATION_WORDS:
             self._evaluation = self.found.evaluation = True
         elif words & TRAINING_WORDS:
@@ -273,15 +289,28 @@ def read_fields(text: bytes, *, evaluation: bool = False) -> Fields:
     start = header.span()[1] if header else 0
     if b"value" in text:
         text = _NAMED.sub(rb"\2\1:", text)
+    if b"'s " in text:
+        text = text.replace(b"'s ", b" ")  # `training's auc: 0.5`
+    if _BEHIND_PLACE.search(text) is not None:
+        text = _BEHIND_PLACE.sub(rb"\2 \1: ", text)
+    if _AHEAD.search(text) is not None:
+        text = _AHEAD.sub(rb"\2\3: \1\4", text)
     written = b"\\n" in text  # `print("loss: 2.5\\n")`: code, or a text in quotes
-    settings = _SETTINGS.match(text[start:])
-    if written or (settings and (texts(settings)[0] or b"").lower() not in _RESULTS):
+    if written or _is_settings(text, start):
         return Fields()
     reader = _Reader(text, evaluation=evaluation)
     found = reader.read(start)
     if evaluation:
         found.counts = {name: at for name, at in found.counts.items() if name in EPOCH_KEYS}
     return found
+
+
+def _is_settings(text: bytes, start: int) -> bool:
+    settings = _SETTINGS.match(text[start:])
+    if settings is None:
+        return False
+    name = (texts(settings)[0] or b"").lower()
+    return not name.isdigit() and name not in _RESULTS  # of `epoch 3: {` the name is 3
 
 
 def epoch_of(text: bytes, *, alone: bool = False) -> Numbers | None:

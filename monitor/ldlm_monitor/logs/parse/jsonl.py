@@ -56,6 +56,8 @@ _MAX_TEXT = 16 * 1024
 """Characters kept of a text: as many as `tracebacks.MAX_TEXT_BYTES`, so that a traceback fits."""
 _MAX_ITEMS = 512
 """Values kept of a row, items of a field. A choice: known rows have up to 300, more take memory."""
+_SUMMARY = "train_runtime"
+"""A key of the last row of transformers' Trainer, whose `train_loss` is the mean over the run."""
 _MAX_NUMBER = 64
 """Texts this long are no numbers. A choice: `tensor(1.5, device='cuda:0')` has 28, more is slow."""
 # Types of the callback's rows; a row with another `type` is one of any trainer.
@@ -95,13 +97,18 @@ def records(row: dict[str, Any], place: RecordPlace) -> list[Record]:
     kind = row.get("type")
     if isinstance(kind, str) and kind in _TYPES:
         return _health(kind, row, place)
-    return _sample(row, place)
+    return _row(row, place)
 
 
 def training_row(text: bytes, place: RecordPlace) -> list[Record]:
-    """The records of a JSON object in a text log; empty for other text and for mere settings."""
+    """The records of a JSON object in a text log; empty for other text and for mere settings.
+
+    An object may stand in an array, before a comma. One of several rows is a document's.
+    """
     try:
-        rows = records(decode(text), place)
+        row = decode(text.rstrip(b", \r"))
+        several = any(isinstance(each, dict) and key[-1:].isdigit() for key, each in row.items())
+        rows = [] if several else records(row, place)
     except BadRowError:
         return []
     if all(isinstance(row, Sample) and row.step is None for row in rows):
@@ -109,8 +116,11 @@ def training_row(text: bytes, place: RecordPlace) -> list[Record]:
     return rows
 
 
-def _sample(row: dict[str, Any], place: RecordPlace) -> list[Record]:
+def metrics(row: dict[str, Any], place: RecordPlace) -> Sample | None:
+    """The sample of a row of metrics; None for a row of anything else."""
     row = dict(row)
+    if _SUMMARY in row and "train_loss" in row:
+        row["loss_mean"] = row.pop("train_loss")
     step = _first(row, STEPS, _whole)
     if step is None:
         step = _first(row, tuple(key for key in row if plain(key[:MAX_KEY]) in STEP_KEYS), _whole)
@@ -132,8 +142,13 @@ def _sample(row: dict[str, Any], place: RecordPlace) -> list[Record]:
             break
     # A loss that is null or a word takes no step away.
     if not values and (step is None or not any(is_metric(key[:MAX_KEY]) for key in row)):
-        return _logged(row, place.known(rank, time))
-    return [place.known(rank, time).sample(values, step, epoch, row_source(place.path))]
+        return None
+    return place.known(rank, time).sample(values, step, epoch, row_source(place.path))
+
+
+def _row(row: dict[str, Any], place: RecordPlace) -> list[Record]:
+    sample = metrics(row, place)
+    return _logged(row, place) if sample is None else [sample]
 
 
 def _of_total(row: dict[str, Any], values: dict[str, float]) -> int | None:
@@ -148,6 +163,9 @@ def _of_total(row: dict[str, Any], values: dict[str, float]) -> int | None:
 
 
 def _logged(row: dict[str, Any], place: RecordPlace) -> list[Record]:
+    row = dict(row)
+    time = _first(row, TIMES, unix_time)
+    place = place.known(_first(row, ("rank",), _whole), time)
     level = next((row[key] for key in _LEVELS if isinstance(row.get(key), str)), "")
     message = next((row[key] for key in _MESSAGES if isinstance(row.get(key), str)), "")
     if level.lower() not in _ERRORS or not message:
@@ -169,7 +187,7 @@ def _add(values: dict[str, float], key: str, value: object) -> None:
 def _health(kind: str, row: dict[str, Any], place: RecordPlace) -> list[Record]:
     rest = {key: value for key, value in row.items() if key not in ("type", "schema")}
     if kind == "step":
-        return _sample(rest, place)
+        return _row(rest, place)
     place = place.known(_first(rest, ("rank",), _whole), _first(rest, TIMES, unix_time))
     if kind == "heartbeat":
         return [_heartbeat(rest, place)]

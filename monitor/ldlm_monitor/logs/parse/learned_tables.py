@@ -10,27 +10,36 @@ from collections.abc import Callable, Sequence
 from ldlm_monitor.base.records import Record
 from ldlm_monitor.logs.parse.blocks import MAX_ROWS, Block, BlockOpening
 from ldlm_monitor.logs.parse.event_rules import RecordPlace
-from ldlm_monitor.logs.parse.fields import Fields
+from ldlm_monitor.logs.parse.fields import EVALUATION_WORDS, Fields
 from ldlm_monitor.logs.parse.numbers import Numbers
 from ldlm_monitor.logs.parse.patterns import compile_pattern, quantity, texts
-from ldlm_monitor.logs.parse.vocabulary import is_count, is_training, measure, plain
+from ldlm_monitor.logs.parse.vocabulary import is_count, is_metric, is_training, measure, plain
 
-_COUNTER = r"(?:[Ee]poch|EPOCH|[Ss]tep|STEP|[Ii]ter(?:ation)?)"
+_RULES = r"[,;|\t]|\xe2[\x94\x95]"  # a delimiter, or the first bytes of a drawn one
+_COUNTS = "epoch|step|iter|iteration|round"
 HEADER_TRIGGERS = (
-    rf"^[ \t|]*{_COUNTER}(?: *[|,] *|\t| {{2,}})[A-Za-z_]",
-    r"(?i)loss *[,\t][ \t]*\w",
+    rf"(?i)^[^\w\n]{{0,8}}(?:{_COUNTS})(?: *(?:{_RULES})| {{1,20}})[^\w\n]{{0,8}}[A-Za-z_]",
+    rf"(?i)loss[\w)]{{0,8}}(?: {{0,20}}(?:{_RULES})| {{2}}|\s*$)",
 )
-"""A header begins with its counter, and two blanks or a delimiter part it from the next name; or it
-names a loss between commas or tabs."""
+"""A header begins with its counter, or has a loss before a delimiter, two blanks or the end."""
 LISTING_TRIGGERS = (r"^-{16,}[-+]*\s*$", r"\[(?:step|epoch|iter|iteration|batch)=\d")
 """The first lines of listings; 16 dashes, a choice: shorter ones underline words."""
 _MAX_FOREIGN = 32
 """Lines of other writers in a row that end a table. A choice: an evaluation's, more cost time."""
-_HEADER = compile_pattern(rf"[ \t|]*{_COUNTER}(?:[ \t]*[|,][ \t]*|\t| {{2,}})[A-Za-z_]")
-_LOSSES = compile_pattern(r"(?:[ \t,]*\d?[A-Za-z_]+)+[ \t,]*$")
+_LEAST_FOREIGN = 3
+"""Lines of other writers before the first row. A choice: rules and blanks, but no text to a column
+of numbers far below."""
+_MARK = compile_pattern(r"\s*(?:[#>*%=~$]{1,4}\s+|\[?(?:INFO|DEBUG|info|debug)\]?:?\s+)")
+"""What may stand before a header, and before its rows: `# `, `>> `, `[INFO] `."""
+_NO_HEADER = compile_pattern(r"[={}\"]|(?:^|[\s|,;(:])[-+]?(?:\d+|\d*\.\d+)(?:$|[\s|,;%:/)])")
+"""What no header has: a number of its own, a field, an object."""
+_WORDS = compile_pattern(r"(?i)loss|epoch|step|iter|round|^[\s|]*(?:e|#)\b")
 _GAP = compile_pattern(r"(?:\t| {2,})[ \t]*")
-_NAME = compile_pattern(r"\d?[A-Za-z_][\w ./@%()+:-]{0,63}$")
-_ROW = compile_pattern(r"[\s|]*[-+.\d]")
+_NAME = compile_pattern(r"(?:\d?[A-Za-z_|](?: ?[\w./@%()+:|#'-]){0,63}|#)$")
+_ROW = compile_pattern(r"[^\n]*?(?:^|[\s|,;])[-+]?(?:\d|\.\d|(?i:nan|inf))")
+_FRACTION = compile_pattern(r"\d\.|(?i:nan|inf)|\de-")
+_CLOCK = compile_pattern(r"\d+:\d\d(?::\d\d)?(?:\.\d+)?$")
+_EMPTY = frozenset((b"", b"-", b"--", b"None", b"NA", b"N/A", b"n/a", b"null"))
 _RULE = compile_pattern(r"[-+=|: ]{3,}\s*$")
 _PAIR = compile_pattern(r"\|\s*(?P<name>[^|]{1,64}?)\s*\|\s*(?P<value>[^|]*?)\s*\|?\s*$")
 _INDENTED = compile_pattern(r"[ \t]+\S[^\n]*?[=:][ \t]*['\"]?[-+.\dNnIi]")
@@ -45,60 +54,108 @@ class ColumnTable:
     def __init__(self, names: Sequence[str], separator: bytes) -> None:
         self._names = names
         self._separator = separator
-        self._counts = is_count(names[0])
+        self._counts = any(map(is_column_count, names))
         self._foreign = 0
+        self._rows = 0
 
     @classmethod
     def of(cls, text: bytes) -> "ColumnTable | None":
         """The table that a header opens; None for another line."""
-        if not (_HEADER.match(text) or _LOSSES.match(text)):
+        if _WORDS.search(text) is None or _NO_HEADER.search(text) is not None:
             return None
-        separator = next((each for each in (b"|", b",", b"\t") if text.count(each) >= 2), b"")
-        cells = _cells(text, separator)
-        if not separator and len(cells) != len(_GAP.sub(b"\n", text.strip()).split(b"\n")):
-            return None  # a name of several words: where the columns begin is not known
+        text = _unmarked(text)
+        for separator in _SEPARATORS:
+            if separator in text and (made := cls._of(_cells(text, separator), separator)):
+                return made
+        spaced = _GAP.sub(b"\n", text.strip()).split(b"\n")
+        return cls._of(spaced if len(spaced) > 1 else text.split(), b"", spaced=len(spaced) > 1)
+
+    @classmethod
+    def _of(
+        cls, cells: Sequence[bytes], separator: bytes, *, spaced: bool = True
+    ) -> "ColumnTable | None":
+        """The table of a header's cells; `spaced`: what is between them is no single blank."""
         names = [cell.decode("latin-1") for cell in cells]
-        trained = is_training({measure(names[-1]).name: 0.0})
-        named = (len(names) >= 3 or trained) and all(_NAME.match(cell) for cell in cells)
-        lossy = any(separator and cell.lower().endswith(b"loss") for cell in cells)
-        return cls(names, separator) if named and (is_count(names[0]) or lossy) else None
+        if len(names) < 2 or not all(_NAME.match(cell) for cell in cells):
+            return None
+        known = [is_column_count(name) or is_training({measure(name).name: 0.0}) for name in names]
+        named = known[0] and is_column_count(names[0]) and (len(names) >= 3 or known[-1])
+        named = named and (spaced or all(known))  # else it may be a sentence
+        lossy = any(plain(name).endswith("loss") for name in names)
+        labelled = bool(separator) and lossy and len(names) >= 3
+        return cls(names, separator) if named or labelled else None
 
     @property
     def ended(self) -> bool:
         """Whether too many lines of other writers followed the last row."""
-        return self._foreign > _MAX_FOREIGN
+        return self._foreign > (_MAX_FOREIGN if self._rows else _LEAST_FOREIGN)
 
     def row(self, text: bytes) -> Numbers | None:
         """The numbers of a row; None for another line."""
         self._foreign += 1
         if not _ROW.match(text):
             return None
-        cells = _cells(text, self._separator)
-        width = len(self._names)
-        if len(cells) < width or (len(cells) > width and not cells[width - 1].endswith(b":")):
+        cells = self._split(_unmarked(text))
+        if cells is None:
             return None
         fields = Fields()
         for name, cell in zip(self._names, cells, strict=False):
-            counted = is_count(name)
+            counted = is_column_count(name)
             amount = cell.rstrip(b":").partition(b"/")[0] if counted else cell.rstrip(b":")
-            value = quantity(amount.decode("latin-1"))
-            if value is None:
-                if amount not in (b"", b"-", b"--", b"None"):
-                    return None
-            elif counted:
-                fields.counts.setdefault(plain(name), value)
-            else:
-                fields.values.setdefault((name, False), value)
-        if bool(fields.counts) is not self._counts or not fields.values or b"." not in text:
+            value = quantity(amount.strip(b" %*").decode("latin-1"))
+            if value is not None:
+                if counted:
+                    fields.counts.setdefault(_COUNTERS.get(name.lower(), plain(name)), value)
+                else:
+                    fields.values.setdefault((name, False), value)
+            elif cell.lower() in EVALUATION_WORDS:
+                fields.evaluation = True
+            elif not (amount in _EMPTY or _CLOCK.match(amount) or not _is_number_column(name)):
+                return None
+        if fields.evaluation:
+            fields.values = {(name, True): value for (name, _), value in fields.values.items()}
+        if bool(fields.counts) is not self._counts or not fields.values:
+            return None
+        if not _FRACTION.search(text):
             return None
         self._foreign = 0
+        self._rows += 1
         return fields.numbers()
+
+    def _split(self, text: bytes) -> list[bytes] | None:
+        width = len(self._names)
+        cells = _cells(text, self._separator)
+        if not self._separator and len(cells) > width:
+            gaps = _GAP.sub(b"\n", text.strip()).split(b"\n")
+            cells = gaps if len(gaps) == width else cells
+        if len(cells) < width or (len(cells) > width and not cells[width - 1].endswith(b":")):
+            return None
+        return cells
+
+
+_SEPARATORS = (b"|", b",", b";", b"\t")
+_COUNTERS = {"e": "epoch", "#": "step"}
+"""Columns that spaCy calls so."""
+
+
+def is_column_count(name: str) -> bool:
+    """Whether a column has steps or epochs."""
+    return is_count(name) or name.lower() in _COUNTERS
+
+
+def _is_number_column(name: str) -> bool:
+    return is_column_count(name) or is_metric(name) or plain(name).endswith("loss")
+
+
+def _unmarked(text: bytes) -> bytes:
+    mark = _MARK.match(text)
+    return text if mark is None else text[mark.span()[1] :]
 
 
 def _cells(text: bytes, separator: bytes) -> list[bytes]:
     if not separator:
         return text.split()
-    return [cell.strip() for cell in text.strip().strip(b"|").split(separator)]
+    return [cell.strip(b" \t\r*") for cell in text.strip().strip(b"|").split(separator)]
 
 
 class Listing(Block[None]):

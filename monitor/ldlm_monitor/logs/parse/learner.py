@@ -25,6 +25,8 @@ from ldlm_monitor.logs.parse.learned_tables import HEADER_TRIGGERS, LISTING_TRIG
 from ldlm_monitor.logs.parse.metric_like import looks_like_metrics, shape_of
 from ldlm_monitor.logs.parse.numbers import Numbers
 from ldlm_monitor.logs.parse.patterns import compile_pattern
+from ldlm_monitor.logs.parse.translation import TRIGGERS as FOREIGN
+from ldlm_monitor.logs.parse.translation import translated
 from ldlm_monitor.logs.parse.vocabulary import is_known, is_loss
 
 _EVALUATIONS = r"(?i:eval(?:uation|uating)?|valid(?:ation|ating)?|val|test(?:ing)?|dev)"
@@ -37,6 +39,10 @@ begin the line, if it counts nothing."""
 _COUNTED = compile_pattern(r"(?i)\b(?:step|iter|iteration|epoch|batch|update)\b|\d ?/ ?\d")
 TRIGGERS = (
     "{{loss}}",
+    r"[Ll]oss(?:es)? (?:at|after|in|of|for|@) (?:[Ee]poch|[Ss]tep|[Ii]ter|[Bb]atch|[Rr]ound)",
+    r"\d (?:[a-z]{3,10} )?loss[,;|)\n]",
+    r"[Ll]oss['\"], [-+.\dNnIi]",
+    r"[Ee]ntropy['\": =]{1,3}[-+.\dNnIi]",
     r"\b[Cc]ost['\": =]{1,3}[-+.\dNn]",
     r"(?:[Pp]pl|PPL)['\": =]{1,3}[-+.\dNnIi]",
     r"(?:[Aa]ccuracy|grad_norm|gnorm)['\": =]{1,4}[-+.\dNnIi]",
@@ -49,6 +55,7 @@ TRIGGERS = (
     _HEADING_TRIGGER,
     *HEADER_TRIGGERS,
     *LISTING_TRIGGERS,
+    *FOREIGN,
 )
 """What lines have that are looked at: the name of a metric beside a number, or a rate."""
 _MIN_LINES = 3
@@ -104,13 +111,14 @@ class Learner:
         """The sample of a table's row; empty for another line."""
         if self.table is None:
             return []
-        numbers = self.table.row(text)
+        numbers = self.table.row(translated(text))
         if self.table.ended:
             self.table = None
         return [] if numbers is None else [numbers.at(place, "inferred")]
 
     def read(self, text: bytes, place: RecordPlace) -> list[Sample]:
         """The samples that a line gives, and those of earlier lines that it makes certain."""
+        text = translated(text)
         if (header := epoch_of(text, alone=True)) is not None:
             return [header.at(place, "inferred")]
         below = place.line == self._evaluated + 1

@@ -10,6 +10,7 @@ from ldlm_monitor.logs.parse import jsonl
 from ldlm_monitor.logs.parse.bar_form import is_cut_item
 from ldlm_monitor.logs.parse.bars import BarRecords
 from ldlm_monitor.logs.parse.blocks import Block, BlockOpening, Blocks, EventRows, SampleRows
+from ldlm_monitor.logs.parse.documents import Document, HeldRows
 from ldlm_monitor.logs.parse.envelope import level_of, peel
 from ldlm_monitor.logs.parse.event_rules import (
     MAX_MESSAGE_BYTES,
@@ -54,6 +55,7 @@ class FileState:
     whole: WholeFile | None = None
     bars: BarRecords = field(default_factory=BarRecords)
     learner: Learner = field(default_factory=Learner)
+    held: HeldRows = field(default_factory=HeldRows)
     ignored: tuple[bytes, int] = (b"", -1)
     logged: int = -1
     before: FileId | None = None
@@ -139,7 +141,8 @@ class TextReader:
         if begin != envelope.start:
             self._matched(record.line, "")
         if begin is None:
-            return found
+            shared = claims.events if file.blocks.shared else ()
+            return [*found, *self._events(file, record, shared, 0)] if shared else found
         if claims is NO_CLAIMS:
             return found + self._row(file, record, begin)
         glued = begin if begin > envelope.start else 0
@@ -181,6 +184,7 @@ class TextReader:
             text = record.text[start:stop]
             taken, done = file.blocks.offer(
                 text,
+                record.place_of(start) if start > record.envelope.start else record.place,
                 record.envelope.stream,
                 record.now,
                 logged=record.envelope.level is not None,
@@ -201,7 +205,7 @@ class TextReader:
         place = record.place_of(start) if start > record.envelope.start else record.place
         text = record.text[start:]
         if claims.json and (rows := jsonl.training_row(text, place)):
-            self._matched(record.line, "JSON lines")
+            self._matched(record.line, "JSON")
             return rows
         for rule in claims.lines:
             if rule.contains not in text:
@@ -217,15 +221,44 @@ class TextReader:
                 self._matched(record.line, rule.home)
                 file.learner.known(numbers.values)
                 return [numbers.at(place)]
+        if (claims.document or claims.json) and Document.opens(text):
+            found = self._document(file, record, place, text)
+            if found is not None:
+                return found
+        return self._inferred(file, claims, record, start)
+
+    def _document(
+        self, file: FileState, record: LineContext, place: RecordPlace, text: bytes
+    ) -> list[Record] | None:
+        """The rows of a document's first line, which stays open; None for other text."""
+        document = Document(self._opening(record, place, text), file.held)
+        if document.take(text, logged=False, closed=record.line.closed) is None:
+            return None
+        found = document.ready()
+        if document.done and not found:
+            return None
+        self._matched(record.line, "JSON" if found else "")
+        return found if document.done else [*found, *file.blocks.open(document)]
+
+    def _inferred(
+        self, file: FileState, claims: Claims, record: LineContext, start: int
+    ) -> list[Record] | None:
+        """What is read of a text whose form no definition has."""
         row = self._row(file, record, start)
         cut_bar = claims.bar and start == record.envelope.start
         if row or cut_bar or not claims.learn or not record.line.closed:
             return row or None
+        place = record.place_of(start) if start > record.envelope.start else record.place
+        text = record.text[start:]
         if Listing.opens(text):
-            opening = (place, text, record.envelope.stream, record.now)
-            file.blocks.open(Listing(BlockOpening(*opening, None), partial(self._learn, file)))
+            opening = self._opening(record, place, text)
+            file.blocks.open(Listing(opening, partial(self._learn, file)))
             return None
         return self._learn(file, text, place) or None
+
+    @staticmethod
+    def _opening(record: LineContext, place: RecordPlace, text: bytes) -> BlockOpening[None]:
+        return BlockOpening(place, text, record.envelope.stream, record.now, None)
 
     def _learn(self, file: FileState, text: bytes, place: RecordPlace) -> list[Record]:
         """The samples that the learner infers from a text."""

@@ -25,25 +25,27 @@ from ldlm_monitor.base.errors import FormatError
 from ldlm_monitor.logs.parse import definitions
 from ldlm_monitor.logs.parse.bars import TRIGGERS, BarRule, Bars
 from ldlm_monitor.logs.parse.cache import cache_of, digest, packaged_definitions
+from ldlm_monitor.logs.parse.documents import TRIGGERS as DOCUMENTS
 from ldlm_monitor.logs.parse.event_rules import EventRule
 from ldlm_monitor.logs.parse.learner import TRIGGERS as LEARNED
 from ldlm_monitor.logs.parse.line_rules import LineRule
 from ldlm_monitor.logs.parse.meanings import CarriedMeaning
 from ldlm_monitor.logs.parse.patterns import Pattern, checked_pattern, compile_pattern
 
-Rule: TypeAlias = (
-    Bars | LineRule | EventRule | Literal["json", "ignored", "epoch", "learn"]
-)  # what a trigger selects
+Sign: TypeAlias = Literal["json", "document", "ignored", "epoch", "learn"]
+"""What a trigger of the parser itself is a sign of."""
+Rule: TypeAlias = Bars | LineRule | EventRule | Sign  # what a trigger selects
 Part: TypeAlias = tuple[int | None, Any]
 """A byte of `MARKS` with the database of triggers that contain it; None with that of the others."""
 
-_OURS: tuple[tuple[str, Literal["json", "ignored", "epoch", "learn"]], ...] = (
+_OURS: tuple[tuple[str, Sign], ...] = (
     (r"^\{\"", "json"),  # a record that begins like a JSON object
     # Python prints these before the traceback of an exception that ends nothing.
     (r"Exception ignored in", "ignored"),
     (r"--- Logging error ---", "ignored"),
     # A line that has no more than the number of an epoch.
     (r"(?i)^\W{0,8}epoch[ :#=\[]{1,3}\d{1,9}(?: ?(?:/|of) ?\d{1,9})?\W{0,8}$", "epoch"),
+    *((trigger, "document") for trigger in DOCUMENTS),
     *((trigger, "learn") for trigger in LEARNED),
 )
 """Triggers of the parser itself, and the claims that they give."""
@@ -51,7 +53,7 @@ MARKS = b"{%+*"
 """Bytes that few lines of a log, but many short triggers contain: each byte gets a database."""
 _USERS_FIRST = 1_000_000
 """Subtracted from the order of users' lines to try them first: more than there can be rules."""
-_LOSS = r"[Ll][Oo][Ss][Ss](?:_\w{1,12})?['\"\]\): =\t]{1,12}[-+.\dNnIiTt]"
+_LOSS = r"[Ll][Oo][Ss][Ss](?:_\w{1,12})?['\"\]\): =\t*]{1,12}[-+.\dNnIiTt]"
 """A loss and the beginning of its number, in any form; `T` is that of `tensor(`."""
 _CLOCK = "|".join(f" {hour:02}:{ten}" for hour in range(24) for ten in range(6))
 """The hours and tens of minutes of a day, ` 00:0` to ` 23:5`."""
@@ -73,7 +75,8 @@ class Claims:
 
     `learn`: the record may have metrics of unknown form. `bar`: the record may have a progress
     bar. `alone`: the record may have a bar, and its other triggers, if any, are of `lines`.
-    `json`: the record begins like a JSON object. `ignored`: the record announces the traceback of
+    `json`: the record begins like a JSON object, `document`: like one over lines or an array.
+    `ignored`: the record announces the traceback of
     an exception that Python ignores. `epoch`: the record is the heading of an epoch.
     """
 
@@ -82,6 +85,7 @@ class Claims:
     lines: Sequence[LineRule] = ()
     events: Sequence[EventRule] = ()
     json: bool = False
+    document: bool = False
     ignored: bool = False
     epoch: bool = False
     learn: bool = False
@@ -141,10 +145,12 @@ class Rules:
         lines = [rule for rule in rules if isinstance(rule, LineRule)]
         lines.sort(key=lambda rule: rule.order)
         events = [rule for rule in rules if isinstance(rule, EventRule)]
-        bar, json, ignored = self.bars in rules, "json" in rules, "ignored" in rules
-        alone = bar and not (events or json or ignored)
-        epoch, learn = "epoch" in rules, "learn" in rules
-        return Claims(bar, alone, lines, events, json, ignored, epoch=epoch, learn=learn)
+        bar = self.bars in rules
+        alone = bar and not (events or "json" in rules or "ignored" in rules)
+        signs: dict[str, bool] = {
+            sign: sign in rules for sign in ("json", "document", "ignored", "epoch", "learn")
+        }
+        return Claims(bar, alone, lines, events, **signs)
 
 
 def compiled(files: tuple[Path, ...] = ()) -> Rules:

@@ -11,6 +11,7 @@ from functools import lru_cache
 from ldlm_monitor.base.names import CANONICAL_PREFIXES, CANONICAL_VALUES
 from ldlm_monitor.base.text.yaml_loader import packaged_yaml
 from ldlm_monitor.logs.parse.patterns import scaled
+from ldlm_monitor.logs.parse.translation import english_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +41,22 @@ _OPTIMIZER_LR = re.compile(r"lr_[a-z0-9]+_group0")  # Composer's `lr-DecoupledAd
 MAX_KEY = 128
 """Characters kept of a key, a choice: metrics have shorter names; longer ones swell labels."""
 _QUALIFIERS = frozenset(_DATA["loss_qualifiers"])
+TRAINING = frozenset(_DATA["loss_beginnings"]["training"])
+"""The words that name the training, as `plain` spells them."""
 EVALUATIONS = frozenset(_DATA["loss_evaluations"])
 """The words that name an evaluation, as `plain` spells them."""
+LOSS_MEASURES = frozenset(_DATA["loss_measures"])
+"""Losses by what they measure, as `plain` spells them."""
+_TOGETHER = {  # `trloss`, `trl`: the canonical name of what is written in one word
+    begin + end: name
+    for name, begins in (
+        ("loss", _DATA["loss_beginnings"]["training"]),
+        ("eval_loss", _DATA["loss_beginnings"]["evaluation"]),
+    )
+    for begin in begins
+    for end in ("loss", "losses", *("l" * (len(begin) > 1)))
+    if begin + end not in EVALUATIONS
+}
 _NEUTRAL = _QUALIFIERS.union(_DATA["loss_neutral"])
 _MAX_CACHED = 4096
 """Keys per cache, a choice: a trainer has some hundreds; keys of JSON are unbounded input."""
@@ -49,14 +64,14 @@ _MAX_CACHED = 4096
 
 @lru_cache(maxsize=_MAX_CACHED)
 def plain(key: str) -> str:
-    """A key in lower case, with one `_` for each sequence of characters other than `a-z0-9`."""
-    return re.sub(r"[^a-z0-9]+", "_", key.lower()).strip("_")
+    """A key in English and lower case, with one `_` for all sequences of other characters."""
+    return re.sub(r"[^a-z0-9]+", "_", english_key(key).lower()).strip("_")
 
 
 @lru_cache(maxsize=_MAX_CACHED)
 def measure(key: str) -> Measure:
     """The canonical name and factor of a key; an unknown key gets lower case and `_`, factor 1."""
-    name = re.sub(r"[^a-z0-9_]", "_", key.lower())
+    name = re.sub(r"[^a-z0-9_]", "_", english_key(key).lower())
     spelled = plain(key)
     known = _KNOWN.get(spelled)
     if known is not None:
@@ -67,7 +82,7 @@ def measure(key: str) -> Measure:
         return Measure(loss)
     if _OPTIMIZER_LR.fullmatch(spelled):
         return Measure("learning_rate")
-    component = name.removesuffix("_loss")
+    component = name.removesuffix("loss").rstrip("_")
     if component != name and component and not name.startswith(CANONICAL_PREFIXES):
         return Measure(f"loss_{component.removeprefix('train_')}")
     return Measure(name)
@@ -97,15 +112,32 @@ def is_count(key: str) -> bool:
 def is_metric(key: str) -> bool:
     """Whether a trainer's key has a canonical name, or is one."""
     spelled = plain(key)
-    return spelled in _KNOWN or spelled in CANONICAL_VALUES or _qualified_loss(spelled) is not None
+    return (
+        spelled in _KNOWN
+        or spelled in CANONICAL_VALUES
+        or _qualified_loss(spelled) is not None
+        or measured_loss(spelled) is not None
+    )
 
 
 def _qualified_loss(spelled: str) -> str | None:
     """The name of a loss with qualifiers, `mean_batch_loss` or `test_avg_loss`; None for others."""
     words = set(spelled.split("_")) - _QUALIFIERS
+    if len(words) == 1 and (together := _TOGETHER.get(*words)):
+        return together
     if "loss" not in words or words - EVALUATIONS != {"loss"}:
         return None
     return "loss" if len(words) == 1 else "eval_loss"
+
+
+@lru_cache(maxsize=_MAX_CACHED)
+def measured_loss(key: str) -> str | None:
+    """`loss` or `eval_loss` for a key that names what a loss measures, `valid_nll`; else None."""
+    words = [each for each in plain(key).split("_") if not each.isdigit() and each != "s"]
+    rest = "_".join(each for each in words if each not in _QUALIFIERS and each not in EVALUATIONS)
+    if rest not in LOSS_MEASURES:
+        return None
+    return "loss" if EVALUATIONS.isdisjoint(words) else "eval_loss"
 
 
 def is_loss(name: str) -> bool:

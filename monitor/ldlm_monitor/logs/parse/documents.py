@@ -1,0 +1,243 @@
+"""JSON documents and printed dicts of any layout: over lines, in arrays, nested, still growing.
+
+A row is an object that stands for itself, in an array, or below a key that counts (`epoch_3`);
+other objects are parts of the one around them. An object of lists of equal length has a row for
+each place. A row is given as soon as its object is closed.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+from ldlm_monitor.base.records import Record, Sample
+from ldlm_monitor.logs.parse import jsonl
+from ldlm_monitor.logs.parse.blocks import Block, BlockOpening
+from ldlm_monitor.logs.parse.event_rules import RecordPlace
+from ldlm_monitor.logs.parse.patterns import compile_pattern, number
+from ldlm_monitor.logs.parse.vocabulary import MAX_KEY, is_count, is_training
+
+TRIGGERS = (r"^\{\r?$", r"  \{\r?$", r"[:=] \{\r?$", r"^\{'", r"^\[\{[\"']")
+"""Lines that may open a document; `^\\{\"` is a claim of its own."""
+_OPENS = compile_pattern(r"(?:[^{}\[\]'\"\n]{0,80}[:=] ?|\s*['\"][^'\"\n]{1,80}['\"]: ?|\s*)[{\[]")
+_SETTINGS = compile_pattern(
+    r"(?i)[^{\n]*(?:conf|cfg|arg|param|setting|option|schema)\w*['\"]? ?[:=]"
+)
+_TOKEN = re.compile(
+    rb"\s*(?:(?P<mark>[{}\[\],:])|(?P<text>\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*')"
+    rb"|(?P<word>(?:tensor|np\.\w+)\([^()\n]*\)|[-+.\w]+))"
+)
+_COUNTED = re.compile(r"(?P<name>[A-Za-z_ ]*?)[ _-]?(?P<at>\d{1,9})")
+"""A key that counts: `epoch_3`, `Epoch 3`, `3`."""
+_MAX_DEPTH = 16
+"""Objects and arrays within each other. A choice: known documents have four."""
+_MAX_LINE = 1 << 20
+"""Bytes of a document in one line. A choice: 10,000 rows fit, more take seconds."""
+_MAX_ITEMS = 512  # of an object, as of a row of JSON lines
+_MAX_LIST = 65536
+"""Numbers kept of a list. A choice: a value for each step of a long run fits in half a MiB."""
+_MAX_HELD = 64
+"""Forms of rows without a counter that wait for a second one. A choice, as they take memory."""
+
+Token: TypeAlias = tuple[bytes, bytes, int]
+"""A mark or b"", a text or number or b"", and the index where it begins."""
+Row: TypeAlias = dict[str, Any]
+
+
+@dataclass(slots=True)
+class HeldRows:
+    """The first row of each form without a counter: a second that differs makes both certain."""
+
+    rows: dict[tuple[str, ...], Sample | None] = field(default_factory=dict)
+
+    def certain(self, keys: tuple[str, ...], sample: Sample) -> list[Record]:
+        """The samples that a row makes certain."""
+        if keys not in self.rows:
+            if len(self.rows) < _MAX_HELD:
+                self.rows[keys] = sample
+            return []
+        before = self.rows[keys]
+        if before is None:
+            return [sample]
+        if repr(before.values) == repr(sample.values):
+            return []
+        self.rows[keys] = None
+        return [before, sample]
+
+
+@dataclass(slots=True)
+class _Frame:
+    """An object or array that is not closed. `key`: its own in the object around it."""
+
+    key: str | None
+    at: RecordPlace
+    items: Any
+    name: str | None = None  # the key whose value comes next
+
+    def put(self, value: Any) -> None:
+        if isinstance(self.items, list):
+            if len(self.items) < _MAX_LIST:
+                self.items.append(value)
+        elif self.name is not None and len(self.items) < _MAX_ITEMS:
+            self.items[self.name[:MAX_KEY]] = value
+        self.name = None
+
+
+class Document(Block[None]):
+    """One document, from its first line on."""
+
+    shared = True
+
+    def __init__(self, opening: BlockOpening[None], held: HeldRows) -> None:
+        super().__init__(opening)
+        self._held = held
+        self._stack: list[_Frame] = []
+        self._found: list[Record] = []
+        self.max_foreign = 0  # no line of another writer may be between the lines
+
+    @staticmethod
+    def opens(text: bytes) -> bool:
+        """Whether a text may be the first line of a document of metrics, or all of one."""
+        whole = text.rstrip(b" ,\r\n").endswith((b"}", b"]"))
+        nested = text.count(b"{") + text.count(b"[") > 1
+        if whole and (len(text) > _MAX_LINE or b"oss" not in text or not nested):
+            return False
+        return _OPENS.match(text) is not None and _SETTINGS.match(text) is None
+
+    def take(self, text: bytes, *, logged: bool, closed: bool) -> int | None:
+        """How many bytes of a line belong to the document; None if the line does not."""
+        if (logged and self._stack) or (
+            not closed and not text.rstrip().endswith((b"}", b"]", b","))
+        ):
+            return None
+        start = 0
+        if not self._stack:
+            match = _OPENS.match(text)
+            start = match.span()[1] - 1 if match else 0
+        tokens = list(_tokens(text, start))
+        end = tokens[-1][2] + len(tokens[-1][0] or tokens[-1][1]) if tokens else start
+        if (text[end:].strip() and self._depth(tokens) > 0) or not self._fits(tokens):
+            return None
+        indent = len(text) - len(text.lstrip())
+        for mark, word, at in tokens:
+            self._add(mark, word, at if at > indent else -1)
+            if not self._stack:
+                self.done = True
+                return len(text) if not text[end:].strip(b" ,;\r") else end
+        return len(text)
+
+    def _fits(self, tokens: Sequence[Token]) -> bool:
+        """Whether no two texts stand side by side, and the first one of a line may be there."""
+        if not tokens or any(not one[0] and not other[0] for one, other in pairwise(tokens)):
+            return False
+        if not self._stack or tokens[0][0]:
+            return True
+        around = self._stack[-1]
+        return isinstance(around.items, list) or around.name is not None or _is_quoted(tokens[0][1])
+
+    def _depth(self, tokens: Sequence[Token]) -> int:
+        opened = sum((mark in (b"{", b"[")) - (mark in (b"}", b"]")) for mark, *_ in tokens)
+        return len(self._stack) + opened
+
+    def _add(self, mark: bytes, text: bytes, at: int) -> None:
+        stack = self._stack
+        if mark in (b"{", b"["):
+            key = stack[-1].name if stack else None
+            place = self.line if at < 0 else replace(self.line, offset=self.line.offset + at)
+            stack.append(_Frame(key, place, {} if mark == b"{" else []))
+            self.done = len(stack) > _MAX_DEPTH
+        elif mark in (b"}", b"]"):
+            if stack:
+                self._close(stack.pop())
+        elif text and stack:
+            frame = stack[-1]
+            value = _value(text)
+            if isinstance(frame.items, dict) and frame.name is None:
+                frame.name = str(value)
+            else:
+                frame.put(value)
+
+    def _close(self, frame: _Frame) -> None:
+        around = self._stack[-1] if self._stack else None
+        if isinstance(frame.items, list):
+            numbers = all(isinstance(each, int | float) for each in frame.items)
+            if around is not None and numbers and frame.items:
+                around.put(frame.items)
+            return
+        counted = _COUNTED.fullmatch(frame.key or "")
+        columns = bool(frame.items) and all(isinstance(e, list) for e in frame.items.values())
+        alone = around is None or columns or isinstance(around.items, list)
+        if counted is not None and not alone:
+            name = counted["name"].strip() or "step"
+            alone = is_count(name)
+            if alone:
+                frame.items.setdefault(name, int(counted["at"]))
+        if not alone and around is not None:
+            around.put(frame.items)
+        elif alone:
+            self._rows(frame)
+            if around is not None:
+                around.name = None
+
+    def _rows(self, frame: _Frame) -> None:
+        row = dict(_flat(frame.items))
+        lists = {key: each for key, each in row.items() if isinstance(each, list)}
+        single = {key: each for key, each in row.items() if key not in lists}
+        self._found += self._records(single, frame.at)
+        length = max(map(len, lists.values()), default=0)
+        columns = {key: each for key, each in lists.items() if len(each) == length > 1}
+        for at in range(length if columns else 0):
+            values = {key: each[at] for key, each in columns.items()}
+            self._found += self._records(values, frame.at, counts=False)
+
+    def _records(self, row: Row, at: RecordPlace, *, counts: bool = True) -> list[Record]:
+        sample = jsonl.metrics(row, at)
+        if sample is None or not is_training(sample.values):
+            return []
+        if counts and sample.step is None and sample.epoch is None:
+            return self._held.certain(tuple(row), sample)
+        return [sample]
+
+    def ready(self) -> list[Record]:
+        """The samples of the rows that were closed since the last call."""
+        found, self._found = self._found, []
+        return found
+
+    def records(self) -> list[Record]:
+        """The samples that are left, also that of a last row which the file's end cuts."""
+        if self._stack and isinstance(self._stack[-1].items, dict):
+            self._rows(self._stack.pop())
+        self._stack.clear()
+        return self.ready()
+
+
+def _tokens(text: bytes, start: int) -> Iterator[Token]:
+    while match := _TOKEN.match(text, start):
+        start = match.end()
+        mark, word = match["mark"] or b"", match["text"] or match["word"] or b""
+        yield mark, word, match.start(match.lastgroup or 0)
+
+
+def _is_quoted(text: bytes) -> bool:
+    return text[:1] in (b'"', b"'")
+
+
+def _value(text: bytes) -> Any:
+    """A number, a text, or None for a word."""
+    decoded = text.decode("utf-8", "replace")
+    if _is_quoted(text):
+        return decoded[1:-1]
+    read = number(decoded)
+    if read is None:
+        return None
+    return int(read) if math.isfinite(read) and read.is_integer() and text.isdigit() else read
+
+
+def _flat(items: Row, before: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in items.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{before}{key}/")
+        else:
+            yield before + key, value

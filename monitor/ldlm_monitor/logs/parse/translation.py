@@ -1,0 +1,80 @@
+"""Words, punctuation and drawn rules of other languages and writers, put as English text has them.
+
+Keys and lines of unknown form are read after this, so that all else needs no language but one.
+"""
+
+import re
+from functools import cache, lru_cache
+from typing import NamedTuple
+
+from ldlm_monitor.base.text.yaml_loader import packaged_yaml
+from ldlm_monitor.logs.parse.patterns import compile_pattern
+
+_DATA = packaged_yaml(__package__, "data/words.yml")
+_MEANINGS: dict[str, str] = {
+    word: english
+    for english, languages in _DATA["meanings"].items()
+    for words in languages.values()
+    for word in words
+}
+_MARKS = str.maketrans({mark: put for put, marks in _DATA["marks"].items() for mark in marks})
+_BARE = re.compile(r"[ -~]+|[^\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]+")
+"""Text of scripts that part words by blanks: not Chinese, Japanese or Korean."""
+_ORDINAL = re.compile(r"第\s*(\d+(?: ?/ ?\d+)?)\s+(epoch|step|iteration|batch)\b")
+_MAX_CACHED = 4096
+"""Keys in the cache, a choice as in `vocabulary`."""
+
+
+def _spellings(word: str) -> set[str]:
+    return {word, word.capitalize(), word.upper()}
+
+
+TRIGGERS = tuple(
+    "(?:" + "|".join(sorted(set().union(*(_spellings(each) for each in words)))) + ")"
+    for meaning in ("loss", "epoch", "step", "iteration", "accuracy")
+    for words in _DATA["meanings"][meaning].values()
+)
+"""What lines of other languages have that are looked at."""
+_ASCII_WORDS = compile_pattern(
+    r"(?i)\b(?:" + "|".join(word for word in _MEANINGS if word.isascii()) + ")"
+)
+
+
+class _Patterns(NamedTuple):
+    run: re.Pattern[str]
+    word: re.Pattern[str]
+
+
+@cache
+def _patterns() -> _Patterns:
+    """A run of words that name one thing, `perda de validação`; and one word of it."""
+    words = sorted(_MEANINGS, key=lambda word: (-len(word), word))
+    parted = "|".join(re.escape(each) for each in words if _BARE.fullmatch(each))
+    glued = "|".join(re.escape(each) for each in words if not _BARE.fullmatch(each))
+    joins = "|".join(map(re.escape, _DATA["joins"]))
+    run = (
+        rf"(?<![^\W\d_])(?:{parted})+(?: (?:(?:{joins}) ?)?(?:{parted})+)*(?![^\W\d_])"
+        rf"|(?:{glued})(?: ?(?:{joins})?(?:{glued}))*"
+    )
+    return _Patterns(re.compile(run, re.I), re.compile(f"{parted}|{glued}", re.I))
+
+
+def _english(run: re.Match[str]) -> str:
+    words = [_MEANINGS[word.lower()] for word in _patterns().word.findall(run[0])]
+    text = " ".join(words)
+    return text if _BARE.fullmatch(run[0]) else f" {text} "
+
+
+def translated(text: bytes) -> bytes:
+    """A line with the English words for those of other languages, and plain marks."""
+    if text.isascii() and _ASCII_WORDS.search(text) is None:
+        return text
+    given = text.decode("utf-8", "surrogateescape").translate(_MARKS)
+    english = _patterns().run.sub(_english, given)
+    return _ORDINAL.sub(r"\2 \1", english).encode("utf-8", "surrogateescape")
+
+
+@lru_cache(maxsize=_MAX_CACHED)
+def english_key(key: str) -> str:
+    """A key in English; itself if it has no word of another language."""
+    return translated(key.encode("utf-8", "replace")).decode("utf-8", "replace").strip()

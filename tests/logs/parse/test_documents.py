@@ -1,0 +1,130 @@
+"""JSON documents and printed dicts of any layout give the rows that are in them."""
+
+from __future__ import annotations
+
+import json
+from math import isnan
+from pprint import pformat
+from typing import Any
+
+import pytest
+
+from ldlm_monitor.base.chunk import Chunk, Origin
+from ldlm_monitor.base.records import Event, Record, Sample
+from ldlm_monitor.logs.parse import Parser
+from tests.logs.parse.conftest import Parse
+
+ROWS: list[dict[str, Any]] = [
+    {"epoch": at, "step": 10 * at, "loss": 2.5 - at / 8, "val_loss": 2.75 - at / 8}
+    for at in range(1, 5)
+]
+NESTED = [
+    {"epoch": row["epoch"], "step": row["step"], "train": {"loss": row["loss"], "acc": 0.5}}
+    | {"val": {"loss": row["val_loss"]}}
+    for row in ROWS
+]
+KEYED = {f"step_{row['step']}": {"loss": row["loss"], "val_loss": row["val_loss"]} for row in ROWS}
+COLUMNS = {name: [row[name] for row in ROWS] for name in ("step", "loss", "val_loss")}
+
+
+def samples(records: list[Record]) -> list[Sample]:
+    return [each for each in records if isinstance(each, Sample)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(ROWS),
+        json.dumps(ROWS, indent=2),
+        "[\n" + ",\n".join(map(json.dumps, ROWS)) + "\n]",
+        "[" + ",\n".join(map(json.dumps, ROWS)) + "]",
+        "\n".join(json.dumps(row, indent=4) for row in ROWS),
+        "\n".join("metrics: " + json.dumps(row, indent=4) for row in ROWS),
+        "\n".join(f"epoch done\n{json.dumps(row, indent=4)}" for row in ROWS),
+        "\n".join(pformat(row, width=20) for row in ROWS),
+        json.dumps({"model": "x", "log_history": ROWS, "max_steps": 90}, indent=2),
+        json.dumps(NESTED, indent=2),
+        json.dumps({"history": NESTED}),
+        json.dumps(KEYED, indent=2),
+        json.dumps(KEYED),
+        json.dumps(COLUMNS, indent=2),
+        json.dumps({"history": COLUMNS}),
+    ],
+    ids=range(15),
+)
+def test_each_row_of_a_document_is_a_sample(parse: Parse, text: str) -> None:
+    found = samples(parse(f"{text}\n", path="log.json"))
+    assert [(each.step, each.values["loss"], each.values["eval_loss"]) for each in found] == [
+        (row["step"], row["loss"], row["val_loss"]) for row in ROWS
+    ]
+    assert {each.source for each in found} == {"jsonl"}
+
+
+def test_a_row_stands_where_its_object_opens(parse: Parse) -> None:
+    text = "\n" + json.dumps(ROWS, indent=2)
+    for each in samples(parse(text + "\n")):
+        lines = text.split("\n")
+        assert lines[each.position.line - 1] == "  {"
+        assert text[each.position.offset :].startswith('  {\n    "epoch"')
+    one, two, *_ = samples(parse(json.dumps(ROWS) + "\n"))
+    assert (one.position.line, two.position.line) == (1, 1)
+    assert json.dumps(ROWS)[two.position.offset :].startswith('{"epoch": 2')
+
+
+def test_a_row_of_a_growing_document_is_given_once_it_is_closed() -> None:
+    parser, offset, counts = Parser(), 0, []
+    text = json.dumps(ROWS, indent=2)
+    for line, piece in enumerate(text.splitlines(keepends=True), start=1):
+        chunk = Chunk("a.json", (1, 1, 0), offset, line, piece.encode())
+        counts += [len(parser.feed(chunk, Origin("r"), 0.0))]
+        offset += len(piece)
+    closing = [at for at, line in enumerate(text.splitlines()) if line.strip(" ,") == "}"]
+    assert [at for at, count in enumerate(counts) if count] == closing
+
+
+@pytest.mark.parametrize("word", ["NaN", "nan", "'nan'", "tensor(nan)", "np.float64(nan)"])
+def test_a_loss_that_is_no_number_is_read(parse: Parse, word: str) -> None:
+    (sample,) = samples(parse(f'    {{\n      "loss": {word},\n      "step": 4\n    }}\n'))
+    assert isnan(sample.values["loss"])
+
+
+def test_the_mean_over_a_whole_run_is_no_loss_of_a_step(parse: Parse) -> None:
+    row = {"step": 4, "train_loss": 2.5, "train_runtime": 10.0}
+    (sample,) = samples(parse(json.dumps([row], indent=2) + "\n"))
+    assert (sample.values["loss_mean"], "loss" in sample.values) == (2.5, False)
+
+
+def test_rows_without_a_counter_need_a_second_one_that_differs(parse: Parse) -> None:
+    text = '{{\n  "loss": {},\n  "kl": 0.5\n}}\n'
+    assert samples(parse(text.format(2.5) * 3)) == []
+    assert len(samples(parse(text.format(2.5) + text.format(2.25)))) == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'config: {\n  "epoch": 10,\n  "loss": 0.5\n}\n',
+        '{\n  "train_micro_batch_size_per_gpu": 4,\n  "loss_scale_window": 100\n}\n',
+        '{\n  "learning_rate": 4.7e-05,\n  "epoch": 3,\n  "loss": "mse"\n}\n',
+        "int main() {\n  loss = 0.5;\n}\n",
+        "{'loss': {'weight': 1.0, 'name': 'mse'},\n 'lr': 0.1}\n",
+        "[{'role': 'user', 'content': 'the loss is 0.5'}]\n",
+    ],
+)
+def test_settings_code_and_texts_are_no_rows(parse: Parse, text: str) -> None:
+    assert samples(parse(text)) == []
+
+
+def test_an_error_in_a_document_is_an_event(parse: Parse) -> None:
+    text = (
+        '{\n  "error": "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB"\n}\n'
+    )
+    found = parse(text)
+    assert [each.kind for each in found if isinstance(each, Event)] == [
+        each.kind for each in parse(text.split("\n")[1] + "\n") if isinstance(each, Event)
+    ]
+
+
+def test_text_after_a_document_is_read_as_text(parse: Parse) -> None:
+    text = '{\n  "step": 4,\n  "loss": 2.5\n}\nstep 5 loss 2.25\n{\nsome text\nstep 6 loss 2.125\n'
+    assert [each.step for each in samples(parse(text))] == [4, 5, 6]
