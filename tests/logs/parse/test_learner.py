@@ -469,7 +469,7 @@ def test_a_value_is_a_loss_only_where_the_words_beside_it_leave_it_one(
         ("{{'loss': {bad}, 'grad_norm': {good}, 'kl': {good}}}", "loss"),
         ("{{'loss': {good}, 'grad_norm': {bad}, 'kl': {good}}}", "grad_norm"),
         ("it {at} loss {bad} gn {good} kl {good}", "loss"),
-        ("it {at} loss {good} gn {bad} kl {good}", None),  # of which only the loss is read
+        ("it {at} loss {good} gn {bad} kl {good}", "gn"),
     ],
 )
 def test_a_number_that_turns_nan_changes_no_form(
@@ -481,3 +481,38 @@ def test_a_number_that_turns_nan_changes_no_form(
     assert len(found) == 30
     broken = [name for name, value in found[20].values.items() if isnan(value)]
     assert broken == ([] if quantity is None else [quantity])
+
+
+def test_what_counts_beside_values_of_unknown_names_is_read_from_the_twentieth_line_on(
+    parse: Parse,
+) -> None:
+    lines = [f"iter {at} objective {9 / at:.4f} drift 0.5\n" for at in range(1, 25)]
+    assert inferred(parse, "".join(lines[:19])) == []
+    found = inferred(parse, "".join(lines))
+    assert [each.step for each in found] == list(range(1, 25))
+    assert found[0].values == {"objective": 9.0, "drift": 0.5}
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "iter {at} objective 0.5",  # no value changes
+        "batch {at} objective {value}",
+        "rank={rank} objective={value}",
+        "loading part {at} of the data took {value} seconds",
+        "10:00:{at} objective {value}",
+        "step 5 loss 2.5\nstep {at} objective {value}",  # the file has a loss
+        "{at} files in {value} s",
+    ],
+)
+def test_other_values_of_unknown_names_give_nothing(parse: Parse, form: str) -> None:
+    lines = (form.format(at=at, rank=at % 4, value=9 / at) for at in range(10, 40))
+    found = inferred(parse, "".join(f"{line}\n" for line in lines))
+    assert not any("objective" in each.values for each in found)
+    assert all(each.step in (None, 5) for each in found)
+
+
+def test_a_number_at_the_beginning_that_falls_is_no_step(parse: Parse) -> None:
+    lines = "".join(f"{at % 4} loss {2.5 - at / 10} lr 0.5\n" for at in range(1, 12))
+    assert {each.step for each in inferred(parse, lines)} <= {None, 1, 2, 3}
+    assert inferred(parse, lines)[-1].step is None

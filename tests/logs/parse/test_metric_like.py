@@ -59,3 +59,17 @@ def test_forms_are_bounded_and_lines_still_counted() -> None:
         word = "".join(chr(ord("a") + int(digit)) for digit in f"{number:04d}")
         found.add(f"loss: 2.5 {word}".encode(), number + 1)
     assert (found.lines, len(found.forms())) == (MAX_FORMS + 50, MAX_FORMS)
+
+
+def test_lines_that_count_beside_a_fraction_are_metrics_once_they_repeat_whatever_their_names() -> (
+    None
+):
+    found = MetricLike()
+    for at in range(1, 10):
+        found.add(f"round {at} zeta {at / 7:.4f}".encode(), at)
+        found.add(f"rank {at % 3} used {at / 7:.4f} GiB".encode(), at)
+        found.add(f"shard {at} of 2.50 GiB".encode(), at)
+    assert (found.lines, found.forms()) == (0, [])
+    found.add(b"round 10 zeta 0.1250", 10)
+    (form,) = found.forms()
+    assert (form.count, form.text, found.lines) == (10, "round 1 zeta 0.1429", 10)

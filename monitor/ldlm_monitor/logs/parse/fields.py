@@ -43,14 +43,16 @@ class Fields:
 
     `values`: the number by key and by whether a word before the key names an evaluation.
     `counts`: steps and epochs by name, `totals`: of how many, where the line says it. `bare`:
-    counters without a name, each with its total or 0. `evaluation`: a word names an evaluation.
-    `others`: the number of words beside the fields.
+    counters without a name, each with its total or 0. `lead`: a whole number at the beginning
+    that may count. `evaluation`: a word names an evaluation. `others`: the number of words beside
+    the fields.
     """
 
     values: dict[tuple[str, bool], float] = field(default_factory=dict)
     counts: dict[str, float] = field(default_factory=dict)
     totals: dict[str, float] = field(default_factory=dict)
     bare: list[tuple[int, float]] = field(default_factory=list)
+    lead: int | None = None
     evaluation: bool = False
     others: int = 0
 
@@ -100,7 +102,7 @@ class Fields:
         """The name of a value: beside `loss`, another name of a loss is a part of it."""
         name = measure(key).name
         measured = "loss" if plain(key) in COSTS and not evaluated else measured_loss(key)
-        if (self.counts or self.bare) and measured is not None:
+        if (self.counts or self.bare or self.lead is not None) and measured is not None:
             if any("loss" in plain(other) and not measured_loss(other) for other, _ in self.values):
                 return key
             if measured == "loss" and plain(key) not in COSTS and not _says_training(key):

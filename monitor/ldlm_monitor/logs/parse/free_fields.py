@@ -100,6 +100,18 @@ _PAIR = compile_pattern(
     r"\s*\[?(?P<epoch>\d{1,9})(?:,[ \t]*|\|)(?P<batch>\d{1,18})(?:\]:?[ \t]|\|)"
 )
 """Epoch and batch at the beginning of a line: `[1,  2000] loss: 2.2`, `1|2000|Loss: 2.2`."""
+_LEAD = compile_pattern(
+    r"[^\w\n\"'{(]{0,4}(?:(?P<key>[A-Za-z][a-z]{0,3})(?:[:=#] ?| ))?(?P<at>\d{1,7})"
+    r"(?:[ \t|,;)\]>]|[:-](?:\D|$)|$)"
+)
+"""A whole number at the beginning, maybe behind a short name, `s:10`; dates have 8 digits."""
+_PAIRS = compile_pattern(r"\W{0,4}(?:[A-Za-z_][\w./@]* +{{quantity}}(?:[ \t,;|]+|$)){2,64}$")
+"""A text that is nothing but names and numbers, `it 10 obj 2.5 kl 0.5`."""
+_NO_COUNTS = frozenset(
+    b"t ts time rank gpu pid node jan feb mar apr may jun jul aug sep oct nov dec".split()
+    + b"mon tue wed thu fri sat sun".split()
+)
+"""Short names before numbers that count no steps."""
 _TIME = compile_pattern(r"[ \t]*(?i:m?s|secs?|seconds?|min|minutes?|h|hours?)\b")
 _ABBREVIATED = compile_pattern(r"\b[A-Z]\w*[A-Z] {{quantity}}")
 """An unknown metric and its number, `MAE 0.66` or `Max_MA 28.95 GB`: no words of a sentence."""
@@ -137,12 +149,17 @@ class _Reader:
         self._rated = b"/" in text
         self._evaluation = evaluation
         self._last = ""
+        self._paired = False
         self._lossy = self._stated = False  # a loss was read; the statement with it ended
         self._parts = (0, 0)  # where the parts of a loss are: `loss=3 (a=1, b=2)`
 
     def read(self, start: int) -> Fields:
         text, found = self.text, self.found
         fields = 0
+        self._paired = _PAIRS.match(text, start) is not None
+        if lead := _LEAD.match(text, start):
+            key, at = texts(lead)
+            found.lead = None if (key or b"").lower() in _NO_COUNTS else int(at or 0)
         if pair := _PAIR.match(text, start):
             start = pair.span()[1]
             for name, count in zip(("epoch", "batch"), texts(pair), strict=True):
@@ -197,7 +214,8 @@ class _Reader:
         mean = _MEAN.match(self.text, end)
         after = mean.span()[1] if mean else end
         before = _BEFORE_COLUMN.search(self.text[max(begin - 8, 0) : begin])
-        if before is None or not _AFTER_COLUMN.match(self.text, after):
+        apart = before is not None and _AFTER_COLUMN.match(self.text, after) is not None
+        if not apart and not self._paired:
             if _ABBREVIATED.match(self.text, begin):
                 return end
             self._other(column)

@@ -27,8 +27,7 @@ LISTING_TRIGGERS = (r"^-{16,}[-+]*\s*$", r"\[(?:step|epoch|iter|iteration|batch)
 _MAX_FOREIGN = 32
 """Lines of other writers in a row that end a table. A choice: an evaluation's, more cost time."""
 _LEAST_FOREIGN = 3
-"""Lines of other writers before the first row. A choice: rules and blanks, but no text to a column
-of numbers far below."""
+"""Lines of other writers between names that may be a sentence and the first row, a choice."""
 _MARK = compile_pattern(r"\s*(?:[#>*%=~$]{1,4}\s+|\[?(?:INFO|DEBUG|info|debug)\]?:?\s+)")
 """What may stand before a header, and before its rows: `# `, `>> `, `[INFO] `."""
 _NO_HEADER = compile_pattern(r"[={}\"]|(?:^|[\s|,;(:])[-+]?(?:\d+|\d*\.\d+)(?:$|[\s|,;%:/)])")
@@ -51,12 +50,12 @@ _OPENS = compile_pattern(
 class ColumnTable:
     """A header; `row` reads the rows below it."""
 
-    def __init__(self, names: Sequence[str], separator: bytes) -> None:
+    def __init__(self, names: Sequence[str], separator: bytes, *, certain: bool) -> None:
         self._names = names
+        self._certain = certain  # the header is no sentence
         self._separator = separator
         self._counts = any(map(is_column_count, names))
         self._foreign = 0
-        self._rows = 0
 
     @classmethod
     def of(cls, text: bytes) -> "ColumnTable | None":
@@ -83,12 +82,12 @@ class ColumnTable:
         named = named and (spaced or all(known))  # else it may be a sentence
         lossy = any(plain(name).endswith("loss") for name in names)
         labelled = bool(separator) and lossy and len(names) >= 3
-        return cls(names, separator) if named or labelled else None
+        return cls(names, separator, certain=spaced) if named or labelled else None
 
     @property
     def ended(self) -> bool:
         """Whether too many lines of other writers followed the last row."""
-        return self._foreign > (_MAX_FOREIGN if self._rows else _LEAST_FOREIGN)
+        return self._foreign > (_MAX_FOREIGN if self._certain else _LEAST_FOREIGN)
 
     def row(self, text: bytes) -> Numbers | None:
         """The numbers of a row; None for another line."""
@@ -119,7 +118,7 @@ class ColumnTable:
         if not _FRACTION.search(text):
             return None
         self._foreign = 0
-        self._rows += 1
+        self._certain = True
         return fields.numbers()
 
     def _split(self, text: bytes) -> list[bytes] | None:

@@ -9,7 +9,7 @@ has a loss that changes and no line with a counter has given one.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ldlm_monitor.base.records import Sample
 from ldlm_monitor.logs.parse.event_rules import RecordPlace
@@ -68,6 +68,12 @@ _MARGIN = 40
 """Blanks that begin a second column, half a terminal's row: what it reports, its header says."""
 _MAX_BESIDE = 1
 """Words beside a loss without a counter, a choice: more are a remark, as on a saved checkpoint."""
+_MAX_SEARCHED = 1000
+"""Lines of a file that are looked at without a trigger, before its first loss. A choice: a preamble
+has hundreds, each line costs microseconds."""
+_MIN_UNNAMED = 20
+"""Lines of a template without a known metric before it is accepted. A choice: a training has
+hundreds, loading and tokenising some."""
 _POSITIONS = frozenset(("progress", "total_steps"))
 
 
@@ -77,8 +83,10 @@ class _Template:
 
     `useless`: a line of this form has no metric or no counter. `like`: it looks like metrics.
     `last`: epoch and step of the last line; `grew`: they grew. `losses`: those seen, at most two.
-    `reset`: counters that others reset. `apart`: more lines that must come apart from an evaluation
-    before one is the training's, as the first one was an evaluation's.
+    `unread`: its lines that count as not understood. `lead`: the number at the beginning of the
+    last line, which counts; None once it did not rise. `reset`: counters that others reset.
+    `apart`: more lines that must come apart from an evaluation before one is the training's, as
+    the first one was an evaluation's.
     """
 
     useless: bool = False
@@ -91,6 +99,8 @@ class _Template:
     counts: dict[str, float] = field(default_factory=dict)
     reset: frozenset[str] = frozenset()
     apart: int = 0
+    unread: int = 0
+    lead: float | None = -math.inf
     held: list[Sample] = field(default_factory=list)
 
 
@@ -106,6 +116,32 @@ class Learner:
         self._losses: set[str] = set()  # the names of losses that the file has
         self._evaluated = -1  # number of the last line that belongs to an evaluation's heading
         self._heads = False  # the line before is such a heading
+        self._searched = 0  # lines without a trigger that were looked at
+        self._watches = False  # a template without a trigger was accepted
+        self._first: dict[bytes, list[tuple[bytes, RecordPlace]]] = {}
+
+    @property
+    def wants_all(self) -> bool:
+        """Whether lines without a trigger are looked at, too."""
+        return self._watches or (not self._losses and self._searched < _MAX_SEARCHED)
+
+    def search(self, text: bytes, place: RecordPlace) -> list[Sample]:
+        """The samples of a line without a trigger, from the third of its form on."""
+        shape = shape_of(text[:_MAX_SHAPE])
+        self._searched += 1
+        template = self._templates.get(shape)
+        if template is None and self._searched <= _MAX_SEARCHED and b"#" in shape:
+            first = self._first.setdefault(shape, [])
+            first.append((text, place))
+            if len(first) < _MIN_LINES:
+                return []
+            found = [sample for each in self._first.pop(shape) for sample in self.read(*each)]
+        elif template is not None and not template.useless:
+            found = self.read(text, place)
+        else:
+            return []
+        self._watches |= bool(found)
+        return found
 
     def row(self, text: bytes, place: RecordPlace) -> list[Sample]:
         """The sample of a table's row; empty for another line."""
@@ -121,12 +157,7 @@ class Learner:
         text = translated(text)
         if (header := epoch_of(text, alone=True)) is not None:
             return [header.at(place, "inferred")]
-        below = place.line == self._evaluated + 1
-        below = below and (text[:1] in _BLANKS or (self._heads and not _COUNTED.search(text)))
-        below = below or _ESTIMATED in text[:_MAX_SHAPE]
-        self._heads = _HEADING.match(text[:_MAX_SHAPE]) is not None
-        if below or self._heads:
-            self._evaluated = place.line
+        below = self._is_below(text, place)
         if (table := ColumnTable.of(text)) is not None:
             self.table = table
         if table is not None or text[:_MARGIN].isspace():
@@ -145,9 +176,13 @@ class Learner:
         numbers = fields.numbers(template.reset)
         clear = (below and "eval_loss" in numbers.values) or _is_clear(text, fields, numbers)
         counted = bool(fields.counts or fields.bare) or numbers.step is not None
+        if not counted and not below:
+            self._lead(template, fields, numbers)
+            counted = numbers.step is not None
         beside = clear or _repeats(text, fields, numbers)
         uncounted = not counted and not beside and template.lines >= _MIN_LINES
-        if fields.sentence or uncounted or not _has_metric(numbers):
+        named = _has_metric(numbers)
+        if fields.sentence or uncounted or not (named or self._may_count(text, fields, numbers)):
             template.useless = True
             template.like = looks_like_metrics(text)
             return self._passed_over(template, text, place)
@@ -162,7 +197,38 @@ class Learner:
         changes = len(template.losses) > 1
         moves = template.grew or (bool(fields.bare) and not fields.others and changes)
         moves = moves or (not counted and beside and changes and not self._counted)
+        if not named:
+            moves = template.grew and template.lines >= _MIN_UNNAMED and changes
         return self._hold(template, sample, certain=moves and bool(template.losses))
+
+    def _may_count(self, text: bytes, fields: Fields, numbers: Numbers) -> bool:
+        """Whether values without a known name may be a training's: a counter beside a fraction."""
+        if evaluation_progress(text) or epoch_of(text):
+            return False  # what they give is certain
+        counted = {*fields.counts} - {"batch"} or (not fields.counts and numbers.step is not None)
+        fraction = any(not each.is_integer() for each in numbers.values.values())
+        return bool(counted) and fraction and not fields.others and not self._losses
+
+    @staticmethod
+    def _lead(template: _Template, fields: Fields, numbers: Numbers) -> None:
+        """Take the number at a line's beginning as its step as long as it rises."""
+        lead, before = fields.lead, template.lead
+        rises = lead is not None and before is not None and lead > before
+        template.lead = lead if rises else None
+        if rises:
+            numbers.step = lead
+        else:
+            template.held = [replace(each, step=None) for each in template.held]
+
+    def _is_below(self, text: bytes, place: RecordPlace) -> bool:
+        """Whether a line belongs to the heading of an evaluation above it."""
+        below = place.line == self._evaluated + 1
+        below = below and (text[:1] in _BLANKS or (self._heads and not _COUNTED.search(text)))
+        below = below or _ESTIMATED in text[:_MAX_SHAPE]
+        self._heads = _HEADING.match(text[:_MAX_SHAPE]) is not None
+        if below or self._heads:
+            self._evaluated = place.line
+        return below
 
     def known(self, values: Mapping[str, float]) -> None:
         """Note what a definition read: beside its `loss`, no other name stands for the loss."""
@@ -193,15 +259,17 @@ class Learner:
         self._holding.clear()
 
     def _hold(self, template: _Template, sample: Sample, *, certain: bool) -> list[Sample]:
-        self.unread += 1
         template.held.append(sample)
+        if template.lines >= _MIN_LINES:  # fewer are no form that repeats
+            self.unread += 1 if template.unread else _MIN_LINES
+            template.unread += 1 if template.unread else _MIN_LINES
         if template.lines < _MIN_LINES or not certain:
-            del template.held[:-_MIN_LINES]
+            del template.held[:-_MIN_UNNAMED]
             self._holding.append(template)
             return []
         template.accepted = True
         held, template.held = template.held, []
-        self.unread -= len(held)
+        self.unread -= template.unread
         self.interrupt()
         return held
 
@@ -219,7 +287,8 @@ class Learner:
             template.reset |= fell
         template.last = now
         template.lines += 1
-        loss = next((number for name, number in numbers.values.items() if is_loss(name)), 0.0)
+        first = 0.0 if _has_metric(numbers) else next(iter(numbers.values.values()))
+        loss = next((number for name, number in numbers.values.items() if is_loss(name)), first)
         if math.isfinite(loss) and len(template.losses) < 2:
             template.losses |= {loss}
 

@@ -86,7 +86,7 @@ class TextReader:
         hits = self._scanner.scan(chunk.data)
         at = 0
         while True:
-            if file.blocks or file.learner.table:
+            if file.blocks or file.learner.table or file.learner.wants_all:
                 line = lines.following()
                 if line is None:
                     break
@@ -144,7 +144,7 @@ class TextReader:
             shared = claims.events if file.blocks.shared else ()
             return [*found, *self._events(file, record, shared, 0)] if shared else found
         if claims is NO_CLAIMS:
-            return found + self._row(file, record, begin)
+            return found + (self._row(file, record, begin) or self._search(file, record, begin))
         glued = begin if begin > envelope.start else 0
         events = claims.events
         if claims.ignored:
@@ -265,6 +265,12 @@ class TextReader:
         inferred = file.learner.read(text, place)
         file.bars.trained |= any("loss" in sample.values for sample in inferred)
         return list(inferred)
+
+    def _search(self, file: FileState, record: LineContext, start: int) -> list[Record]:
+        """The samples of a line that has no trigger."""
+        if not file.learner.wants_all or record.envelope.shell or not record.line.closed:
+            return []
+        return list(file.learner.search(record.text[start:], record.place))
 
     def _row(self, file: FileState, record: LineContext, start: int) -> list[Record]:
         """The sample of a row of a table that the learner found."""

@@ -37,6 +37,7 @@ EPOCH_KEYS = frozenset(_DATA["epochs"])
 """The keys of epochs, as `plain` spells them."""
 _TRAINING_ONLY = frozenset(("loss", "eval_loss", "grad_norm", "accuracy", "step_seconds", "ppl"))
 """Canonical names that no settings file has, unlike `learning_rate`: a training reported them."""
+_SETTING_ENDS = tuple(_DATA["setting_ends"])
 _OPTIMIZER_LR = re.compile(r"lr_[a-z0-9]+_group0")  # Composer's `lr-DecoupledAdamW/group0`
 MAX_KEY = 128
 """Characters kept of a key, a choice: metrics have shorter names; longer ones swell labels."""
@@ -82,8 +83,8 @@ def measure(key: str) -> Measure:
         return Measure(loss)
     if _OPTIMIZER_LR.fullmatch(spelled):
         return Measure("learning_rate")
-    component = name.removesuffix("loss").rstrip("_")
-    if component != name and component and not name.startswith(CANONICAL_PREFIXES):
+    component = name.removesuffix("loss").rstrip("_") if name.endswith("loss") else ""
+    if component and not name.startswith(CANONICAL_PREFIXES):
         return Measure(f"loss_{component.removeprefix('train_')}")
     return Measure(name)
 
@@ -147,7 +148,11 @@ def is_loss(name: str) -> bool:
 
 def is_training(values: Mapping[str, float]) -> bool:
     """Whether canonical values include one that only a training reports."""
-    return any(name in _TRAINING_ONLY or name.startswith(("loss_", "eval_")) for name in values)
+    return any(
+        name in _TRAINING_ONLY
+        or (name.startswith(("loss_", "eval_")) and not name.endswith(_SETTING_ENDS))
+        for name in values
+    )
 
 
 @lru_cache(maxsize=_MAX_CACHED)
