@@ -49,6 +49,7 @@ def test_words_of_other_languages_become_english_and_other_text_stays() -> None:
     assert translated("perda_val e perda de validação".encode()) == b"loss_val e loss val"
     assert translated(b"Trainingsverlust, PERTE") == b"train loss, loss"
     assert translated(b"a stratagem, perdazzo, verlustig") == b"a stratagem, perdazzo, verlustig"
+    assert translated("ADIM 3, adım 4, İtERAZIONE".encode())[:14] == b"step 3, step 4"
     broken = b"\xff\xfe loss \xe2\x94\x82 2.5"
     assert translated(broken) == b"\xff\xfe loss | 2.5"
 

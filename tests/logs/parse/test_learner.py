@@ -516,3 +516,32 @@ def test_a_number_at_the_beginning_that_falls_is_no_step(parse: Parse) -> None:
     lines = "".join(f"{at % 4} loss {2.5 - at / 10} lr 0.5\n" for at in range(1, 12))
     assert {each.step for each in inferred(parse, lines)} <= {None, 1, 2, 3}
     assert inferred(parse, lines)[-1].step is None
+
+
+def test_a_known_format_takes_no_part_of_a_line_that_reports_a_training_too(parse: Parse) -> None:
+    form = "[{}/6] Training loss: {}.5\t Validation loss: 46.25\n"
+    found = inferred(parse, "".join(form.format(at, 9 - at) for at in range(1, 6)))
+    assert losses(found) == [(at, 9.5 - at) for at in range(1, 6)]
+    assert {each.values["eval_loss"] for each in found} == {46.25}
+
+
+def test_a_loss_that_is_called_the_training_s_is_so_behind_words_of_an_evaluation(
+    parse: Parse,
+) -> None:
+    (sample,) = inferred(parse, "[Evaluating] 3/3 done. Iter: 10, Train Loss: 2.5, Val Loss: 1.5\n")
+    assert (sample.values["loss"], sample.values["eval_loss"]) == (2.5, 1.5)
+
+
+def test_names_that_directly_follow_values_have_values_too(parse: Parse) -> None:
+    (sample,) = inferred(parse, "Epoch: 1  Loss:  0.5 acc 0.25 dis 11630.0\n")
+    assert sample.values == {"loss": 0.5, "accuracy": 0.25, "dis": 11630}
+    (other,) = inferred(parse, "Epoch: 1  Loss:  0.5 in 10 minutes\n")
+    assert other.values == {"loss": 0.5}
+
+
+def test_what_a_line_counts_apart_is_no_step_beside_a_counter_that_rises(parse: Parse) -> None:
+    form = "Episode {:03}/900 | Score: 3 | Reward: {} | Steps: {}\n"
+    lines = "".join(form.format(at, at * 0.75, 90 + at * 7 % 5) for at in range(1, 26))
+    found = inferred(parse, lines)
+    assert [each.values["reward"] for each in found] == [at * 0.75 for at in range(1, 26)]
+    assert [each.step for each in found if each.step is not None] == list(range(20, 26))

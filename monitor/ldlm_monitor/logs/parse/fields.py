@@ -71,6 +71,8 @@ class Fields:
         """Add the numbers to those that a line gave already, which stay."""
         bare = [] if self.evaluation else self.bare
         steps = [name for name in self.counts if name not in EPOCH_KEYS]
+        if bare and reset.issuperset(steps):
+            steps = []  # what no other counter resets counts
         named_epochs = [name for name in self.counts if name in EPOCH_KEYS]
         epochs = [self.counts[name] for name in named_epochs]
         # Beside an epoch, most counters count its steps: a total is the run's if it has one epoch.
@@ -101,6 +103,7 @@ class Fields:
     def _named(self, key: str, *, evaluated: bool) -> str:
         """The name of a value: beside `loss`, another name of a loss is a part of it."""
         name = measure(key).name
+        evaluated = evaluated and not (_says_training(key) and name == "loss")
         measured = "loss" if plain(key) in COSTS and not evaluated else measured_loss(key)
         if (self.counts or self.bare or self.lead is not None) and measured is not None:
             if any("loss" in plain(other) and not measured_loss(other) for other, _ in self.values):

@@ -92,7 +92,7 @@ _WORD = compile_pattern(r"[A-Za-z_][A-Za-z_]+")  # a single letter is a unit or 
 # A logger's header up to the level (160 bytes, a choice: a path fits), and names (`INFO:a.b:`).
 _LOGGER = compile_pattern(
     r"[^\n]{0,160}?\b(?:INFO|DEBUG|WARNING)\b"
-    r"(?:\|[^\]\n]{0,80}\]:|:[\w.]{1,80}:| *\| [\w.<>:]{1,120}:\d+ - )?"
+    r"(?:\|[^\]\n]{0,80}\]:|:[\w.]{1,80}:| *\| [\w.<>:]{1,120}:\d+ - | +[\w.$]{1,120} -{1,2} )?"
 )
 _SETTINGS = compile_pattern(r"[^{}\n]*?(?P<name>\w+) ?[=:] ?\{|\s*[\w.]+\(\w+=")
 """An object with a name, `config = {` or `Config(`: settings, no metrics; but `loss: {` is none."""
@@ -107,6 +107,9 @@ _LEAD = compile_pattern(
 """A whole number at the beginning, maybe behind a short name, `s:10`; dates have 8 digits."""
 _PAIRS = compile_pattern(r"\W{0,4}(?:[A-Za-z_][\w./@]* +{{quantity}}(?:[ \t,;|]+|$)){2,64}$")
 """A text that is nothing but names and numbers, `it 10 obj 2.5 kl 0.5`."""
+_BEFORE_NEXT = compile_pattern(r"[ \t]*(?:$|[|,;(]|[A-Za-z_][\w./@]*[ \t:=]+[-+.\d])")
+_PREPOSITIONS = frozenset(b"in on by to from after before over took than".split())
+"""Words before a number that name nothing."""
 _NO_COUNTS = frozenset(
     b"t ts time rank gpu pid node jan feb mar apr may jun jul aug sep oct nov dec".split()
     + b"mon tue wed thu fri sat sun".split()
@@ -150,6 +153,7 @@ class _Reader:
         self._evaluation = evaluation
         self._last = ""
         self._paired = False
+        self._before = 0  # where the last value ended
         self._lossy = self._stated = False  # a loss was read; the statement with it ended
         self._parts = (0, 0)  # where the parts of a loss are: `loss=3 (a=1, b=2)`
 
@@ -215,7 +219,7 @@ class _Reader:
         after = mean.span()[1] if mean else end
         before = _BEFORE_COLUMN.search(self.text[max(begin - 8, 0) : begin])
         apart = before is not None and _AFTER_COLUMN.match(self.text, after) is not None
-        if not apart and not self._paired:
+        if not apart and not self._paired and not self._follows(column, begin, after):
             if _ABBREVIATED.match(self.text, begin):
                 return end
             self._other(column)
@@ -225,6 +229,13 @@ class _Reader:
             self._count(name, quantity(cell.decode("latin-1")) or 0.0)
             return end
         return self._value(name, cell, end)
+
+    def _follows(self, column: bytes, begin: int, after: int) -> bool:
+        """Whether a name directly follows a value, and the end or another name its number."""
+        beside = self._before and not self.text[self._before : begin].strip(b" \t")
+        if not beside or column.lower() in COMMON_WORDS or column.lower() in _PREPOSITIONS:
+            return False
+        return _BEFORE_NEXT.match(self.text, after) is not None
 
     def _value(self, name: str, amount: bytes, end: int) -> int:
         """Add a value; returns the index after its unit and mean."""
@@ -247,7 +258,7 @@ class _Reader:
             name = f"loss_{name}"
         elif name in _EVALUATED_TOO and measure(self._last).name == "loss":
             name = "eval_loss"  # `loss train: 2.5, val: 2.75`
-        self._last = name
+        self._last, self._before = name, end
         # `train.py:232`, `cost 12.5 s` and `ETA: 12 days, 1:02:03` are no fields.
         timed = plain(name) in COSTS and (amount[-1:].isalpha() or _TIME.match(text, end))
         if not (timed or read is None or name.endswith(".py") or text.startswith(b" day", end)):

@@ -58,6 +58,7 @@ TRIGGERS = (
     *FOREIGN,
 )
 """What lines have that are looked at: the name of a metric beside a number, or a rate."""
+_FRACTION = compile_pattern(r"\d\.\d|\d[eE]-|\b(?i:nan|inf)\b")
 _MIN_LINES = 3
 """Lines of a template before it is accepted. A choice: two can be chance, more lose more."""
 _MAX_TEMPLATES = 1000
@@ -194,20 +195,30 @@ class Learner:
         if template.accepted or (clear and not only):
             self._counted |= counted and "loss" in numbers.values
             return [sample]
+        certain = self._is_certain(template, fields, counted=counted, beside=beside, named=named)
+        return self._hold(template, sample, certain=certain)
+
+    def _is_certain(
+        self, template: _Template, fields: Fields, *, counted: bool, beside: bool, named: bool
+    ) -> bool:
+        """Whether the lines of a template are those of a training: they count, or values change."""
         changes = len(template.losses) > 1
+        if not named:
+            certain = template.grew and template.lines >= _MIN_UNNAMED and changes
+            if certain and template.reset:  # their steps were those of another counter
+                template.held = [replace(each, step=None) for each in template.held]
+            return certain
         moves = template.grew or (bool(fields.bare) and not fields.others and changes)
         moves = moves or (not counted and beside and changes and not self._counted)
-        if not named:
-            moves = template.grew and template.lines >= _MIN_UNNAMED and changes
-        return self._hold(template, sample, certain=moves and bool(template.losses))
+        return moves and bool(template.losses)
 
     def _may_count(self, text: bytes, fields: Fields, numbers: Numbers) -> bool:
         """Whether values without a known name may be a training's: a counter beside a fraction."""
         if evaluation_progress(text) or epoch_of(text):
             return False  # what they give is certain
         counted = {*fields.counts} - {"batch"} or (not fields.counts and numbers.step is not None)
-        fraction = any(not each.is_integer() for each in numbers.values.values())
-        return bool(counted) and fraction and not fields.others and not self._losses
+        fraction = bool(numbers.values) and _FRACTION.search(text) is not None
+        return bool(counted) and fraction and fields.others <= _MAX_BESIDE and not self._losses
 
     @staticmethod
     def _lead(template: _Template, fields: Fields, numbers: Numbers) -> None:
@@ -280,14 +291,17 @@ class Learner:
         template.grew = template.lines > 0 and (
             now > template.last or (template.grew and now == template.last)
         )
-        before, template.counts = template.counts, dict(fields.counts)
-        fell = {name for name, count in fields.counts.items() if count < before.get(name, count)}
-        rose = {name for name, count in fields.counts.items() if count > before.get(name, count)}
+        counts = dict(fields.counts)
+        if fields.bare:
+            counts[""] = fields.bare[-1][0]
+        before, template.counts = template.counts, counts
+        fell = {name for name, count in counts.items() if count < before.get(name, count)}
+        rose = {name for name, count in counts.items() if count > before.get(name, count)}
         if fell and rose:
             template.reset |= fell
         template.last = now
         template.lines += 1
-        first = 0.0 if _has_metric(numbers) else next(iter(numbers.values.values()))
+        first = 0.0 if _has_metric(numbers) else sum(numbers.values.values())
         loss = next((number for name, number in numbers.values.items() if is_loss(name)), first)
         if math.isfinite(loss) and len(template.losses) < 2:
             template.losses |= {loss}

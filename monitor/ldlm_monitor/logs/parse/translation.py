@@ -11,8 +11,9 @@ from ldlm_monitor.base.text.yaml_loader import packaged_yaml
 from ldlm_monitor.logs.parse.patterns import compile_pattern
 
 _DATA = packaged_yaml(__package__, "data/words.yml")
+# Python's `re` ignores the case of `ı`, too: it matches `i`, and `i̇` is how `İ` is lowered.
 _MEANINGS: dict[str, str] = {
-    word: english
+    word.replace("ı", "i"): english
     for english, languages in _DATA["meanings"].items()
     for words in languages.values()
     for word in words
@@ -60,7 +61,8 @@ def _patterns() -> _Patterns:
 
 
 def _english(run: re.Match[str]) -> str:
-    words = [_MEANINGS[word.lower()] for word in _patterns().word.findall(run[0])]
+    found = _patterns().word.findall(run[0])
+    words = [_MEANINGS[word.lower().replace("ı", "i").replace("i\u0307", "i")] for word in found]
     text = " ".join(words)
     return text if _BARE.fullmatch(run[0]) else f" {text} "
 
