@@ -148,9 +148,10 @@ def test_statistics_name_the_formats_and_gather_metric_like_lines_by_their_form(
     first = (
         "it 1 | the loss of the student by now 2.5 | teacher loss: 1.5 | said nobody else so far"
     )
-    assert lines[-2:] == [
+    assert lines[-3:] == [
         "  unknown      2 lines look like metrics but gave none:",
         f"           2 x  line 3: {first}",
+        "               `ldlm-monitor formats learn FILE` prints a definition to begin with",
     ]
 
 

@@ -126,10 +126,14 @@ class Learner:
         """Whether lines without a trigger are looked at, too."""
         return self._watches or (not self._losses and self._searched < _MAX_SEARCHED)
 
+    def may_read(self, raw: bytes) -> bool:
+        """Whether a line without a trigger has a number with a fraction: a cheap first test."""
+        self._searched += 1
+        return _FRACTION.search(raw[:_MAX_SHAPE]) is not None
+
     def search(self, text: bytes, place: RecordPlace) -> list[Sample]:
         """The samples of a line without a trigger, from the third of its form on."""
         shape = shape_of(text[:_MAX_SHAPE])
-        self._searched += 1
         template = self._templates.get(shape)
         if template is None and self._searched <= _MAX_SEARCHED and b"#" in shape:
             first = self._first.setdefault(shape, [])

@@ -85,21 +85,15 @@ class TextReader:
         lines = Lines(chunk)
         hits = self._scanner.scan(chunk.data)
         at = 0
-        while True:
-            if file.blocks or file.learner.table or file.learner.wants_all:
-                line = lines.following()
-                if line is None:
-                    break
-            elif at < len(hits):
-                line = lines.around(hits[at][0] - 1)
-            else:
-                break
+        while (line := _next(file, lines, hits, at)) is not None:
             named: tuple[int, ...] = ()
             # A trigger may take the carriage return of `\r\n` as its last byte.
             while at < len(hits) and hits[at][0] <= line.end + 1:
                 if hits[at][0] > line.start and hits[at][1] not in named:
                     named += (hits[at][1],)
                 at += 1
+            if not (named or file.blocks or file.learner.table or file.learner.may_read(line.raw)):
+                continue
             try:
                 claims = self._claims_of(named)
                 if claims.alone and not file.blocks:
@@ -344,3 +338,12 @@ class TextReader:
         if rule is None or not text.strip() or any(p.search(text) for p in self.rules.benign):
             return []
         return rule.records(record.place, text_of(text, MAX_MESSAGE_BYTES), rule.fields({}))
+
+
+def _next(
+    file: FileState, lines: Lines, hits: Sequence[tuple[int, int]], at: int
+) -> TextLine | None:
+    """The next line: any where one without a trigger may matter, else that of `hits[at]`."""
+    if file.blocks or file.learner.table or file.learner.wants_all:
+        return lines.following()
+    return lines.around(hits[at][0] - 1) if at < len(hits) else None

@@ -212,3 +212,4 @@ def statistics(found: Coverage) -> Iterator[str]:
         yield f"    {form.count:>8} x  line {form.line}: {plain(form.text, _TEXT_WIDTH)}"
     if len(forms) > SHOWN_FORMS:
         yield f"    and {len(forms) - SHOWN_FORMS} other forms, which --format json lists"
+    yield f"  {'':<13}`ldlm-monitor formats learn FILE` prints a definition to begin with"
