@@ -80,3 +80,15 @@ def test_lines_that_look_like_metrics_and_gave_none_are_told() -> None:
     found = covered("a.log", text)
     assert found.with_records + found.unknown.lines <= 2
     assert covered("a.log", b"hello\nworld\n").unknown.lines == 0
+
+
+def test_no_format_is_named_that_may_not_be_the_log_s() -> None:
+    bar = "{:3.0f}%|##   | {}/9 [00:10<00:10,  1.00it/s{}]\n"
+    plain = "".join(bar.format(at * 11, at, "") for at in range(1, 9))
+    assert set(covered("a.log", plain.encode()).formats) == {"generic"}
+    other = "".join("Training: " + bar.format(at, at, ", loss=2.5, kl=1") for at in range(1, 9))
+    found = covered("a.log", other.encode())
+    assert set(found.formats) == {"tqdm"}
+    assert found.first["tqdm"][0].values["kl"] == 1
+    theirs = "".join("Training: " + bar.format(at, at, ", Loss=2.5, Text=1") for at in range(1, 9))
+    assert set(covered("a.log", theirs.encode()).formats) == {"mmldlm"}

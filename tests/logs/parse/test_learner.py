@@ -503,6 +503,7 @@ def test_what_counts_beside_values_of_unknown_names_is_read_from_the_twentieth_l
         "10:00:{at} objective {value}",
         "step 5 loss 2.5\nstep {at} objective {value}",  # the file has a loss
         "{at} files in {value} s",
+        "[>>>   ] {at}/117, 1.5 task/s, elapsed: {value}s, ETA: 60s",
     ],
 )
 def test_other_values_of_unknown_names_give_nothing(parse: Parse, form: str) -> None:

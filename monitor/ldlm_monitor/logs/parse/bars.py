@@ -28,6 +28,8 @@ TRIGGERS = (r"\d%\|", r"\d% \d{1,9}/", r"\dit \[")
 """Every bar contains a match of one of these patterns: `50%|` of tqdm's usual form, `50% 5/10` of
 a notebook, whose text has no bar, and `5it [` of a bar without total."""
 
+_ANY = "tqdm"
+"""The format of a bar that is of no certain trainer."""
 _MAX_CACHED = 1024
 """Entries of each cache. A choice: a run repeats dozens of texts, more only take memory."""
 
@@ -121,7 +123,9 @@ class Bars:
             return None
         rule, _ = self.rule_of(meter.description)
         if rule is not None and rule.names is not None:
-            return _known(rule, meter, text)
+            known = _known(rule, meter, text)
+            if known is not None:
+                return known
         items, end = read_items(text, meter.end, read_item)
         if not closed and b"]" not in text[end - 1 :]:
             return None
@@ -150,10 +154,15 @@ class Bars:
         return rule, known and all(peel(description + end) == Envelope() for end in ends)
 
 
-def _known(rule: BarRule, meter: Meter, text: bytes) -> BarReading:
-    """Read a bar whose definition lists the keys; a cut bar gives its complete items."""
+def _known(rule: BarRule, meter: Meter, text: bytes) -> BarReading | None:
+    """Read a bar whose definition lists the keys; a cut bar gives its complete items.
+
+    None for a bar with another key: it is of another format. One without keys may be of any.
+    """
     phase = rule.spec.phase
     items, end = read_items(text, meter.end, rule.item)
+    if any(not name for name, _ in items):
+        return None
     epoch: float | None = None
     values: dict[str, float] = {}
     _measure(values, meter, phase)
@@ -162,7 +171,8 @@ def _known(rule: BarRule, meter: Meter, text: bytes) -> BarReading:
             epoch = value
         elif value is not None:
             values[name] = value
-    return BarReading(phase, meter.step, meter.total or None, end, epoch, values, rule.home)
+    home = rule.home if items else _ANY
+    return BarReading(phase, meter.step, meter.total or None, end, epoch, values, home)
 
 
 def _reading(
@@ -176,7 +186,7 @@ def _reading(
     named = meter.description or {"loss", "eval_loss"} & numbers.values.keys()
     if phase == "train" and (numbers.epoch is not None or not named):
         phase = "epoch"
-    home = rule.home if rule is not None else "tqdm"
+    home = rule.home if rule is not None and rule.names is None else _ANY
     return BarReading(phase, step, meter.total or None, end, numbers.epoch, numbers.values, home)
 
 

@@ -75,6 +75,10 @@ has hundreds, each line costs microseconds."""
 _MIN_UNNAMED = 20
 """Lines of a template without a known metric before it is accepted. A choice: a training has
 hundreds, loading and tokenising some."""
+_DURATIONS = frozenset(
+    ["eta", "elapsed", "remaining", "time", "took", "seconds", "secs", "duration"]
+)
+"""Words in names of what any progress has."""
 _POSITIONS = frozenset(("progress", "total_steps"))
 
 
@@ -84,10 +88,10 @@ class _Template:
 
     `useless`: a line of this form has no metric or no counter. `like`: it looks like metrics.
     `last`: epoch and step of the last line; `grew`: they grew. `losses`: those seen, at most two.
-    `unread`: its lines that count as not understood. `lead`: the number at the beginning of the
-    last line, which counts; None once it did not rise. `reset`: counters that others reset.
-    `apart`: more lines that must come apart from an evaluation before one is the training's, as
-    the first one was an evaluation's.
+    `unread`: its lines that count as not understood. `measures`: a value other than a duration had
+    a fraction. `lead`: the number at the beginning of the last line, which counts; None once it did
+    not rise. `reset`: counters that others reset. `apart`: more lines that must come apart from an
+    evaluation before one is the training's, as the first one was an evaluation's.
     """
 
     useless: bool = False
@@ -101,6 +105,7 @@ class _Template:
     reset: frozenset[str] = frozenset()
     apart: int = 0
     unread: int = 0
+    measures: bool = False
     lead: float | None = -math.inf
     held: list[Sample] = field(default_factory=list)
 
@@ -209,6 +214,7 @@ class Learner:
         changes = len(template.losses) > 1
         if not named:
             certain = template.grew and template.lines >= _MIN_UNNAMED and changes
+            certain = certain and template.measures
             if certain and template.reset:  # their steps were those of another counter
                 template.held = [replace(each, step=None) for each in template.held]
             return certain
@@ -221,7 +227,7 @@ class Learner:
         if evaluation_progress(text) or epoch_of(text):
             return False  # what they give is certain
         counted = {*fields.counts} - {"batch"} or (not fields.counts and numbers.step is not None)
-        fraction = bool(numbers.values) and _FRACTION.search(text) is not None
+        fraction = any(map(_measures, numbers.values)) and _FRACTION.search(text) is not None
         return bool(counted) and fraction and fields.others <= _MAX_BESIDE and not self._losses
 
     @staticmethod
@@ -305,10 +311,18 @@ class Learner:
             template.reset |= fell
         template.last = now
         template.lines += 1
+        template.measures = template.measures or any(
+            not number.is_integer() and _measures(name) for name, number in numbers.values.items()
+        )
         first = 0.0 if _has_metric(numbers) else sum(numbers.values.values())
         loss = next((number for name, number in numbers.values.items() if is_loss(name)), first)
         if math.isfinite(loss) and len(template.losses) < 2:
             template.losses |= {loss}
+
+
+def _measures(name: str) -> bool:
+    """Whether a name is not one of what any progress has."""
+    return name not in _POSITIONS and _DURATIONS.isdisjoint(name.split("_"))
 
 
 def _has_metric(numbers: Numbers) -> bool:
