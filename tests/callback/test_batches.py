@@ -66,3 +66,28 @@ def test_the_last_broken_group_is_named_unless_it_may_be_the_loss() -> None:
     assert course(row) == "first in b, of 2 of 3 groups that are not finite (a, b)"
     row = {"loss": 1.0, "grad_norm": 1.0, "grad_norm_a": math.nan, "grad_norm_b": math.inf}
     assert course(row) == "of all 2 groups, so it came from the loss or from b"
+
+
+def test_a_window_has_norm_and_shares_of_zeros_and_of_what_is_not_finite_by_group(
+    health: Callable, reported: Callable
+) -> None:
+    model = torch.nn.ModuleDict({"embed": torch.nn.Linear(4, 4), "head": torch.nn.Linear(4, 1)})
+    callback = health()
+    callback.watch(model, every=2)
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    model["head"].weight.grad[0, :2] = 3.0
+    model["head"].bias.grad[0] = 4.0
+    for step in range(1, 4):
+        callback.on_step(step, loss=1.0)
+    callback.close()
+    window = {name: value for row in reported("step") for name, value in row.items() if "_" in name}
+    window = {name: value for name, value in window.items() if name.startswith("grad_")}
+    assert window == {
+        "grad_norm_embed": 0.0,
+        "grad_zeros_embed": 1.0,
+        "grad_nonfinite_embed": 0.0,
+        "grad_norm_head": pytest.approx(34**0.5),
+        "grad_zeros_head": pytest.approx(0.4),
+        "grad_nonfinite_head": 0.0,
+    }

@@ -54,34 +54,6 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
 @pytest.mark.usefixtures("monitor_reads")
-def test_a_window_has_norm_and_shares_of_zeros_and_of_what_is_not_finite_by_group(
-    health: Callable, reported: Callable, tmp_path: Path
-) -> None:
-    model = torch.nn.ModuleDict({"embed": torch.nn.Linear(4, 4), "head": torch.nn.Linear(4, 1)})
-    callback = health()
-    callback.watch(model, every=2)
-    for parameter in model.parameters():
-        parameter.grad = torch.zeros_like(parameter)
-    model["head"].weight.grad[0, :2] = 3.0
-    model["head"].bias.grad[0] = 4.0
-    for step in range(1, 4):
-        callback.on_step(step, loss=1.0)
-    callback.close()
-    window = {name: value for row in reported("step") for name, value in row.items() if "_" in name}
-    window = {name: value for name, value in window.items() if name.startswith("grad_")}
-    assert window == {
-        "grad_norm_embed": 0.0,
-        "grad_zeros_embed": 1.0,
-        "grad_nonfinite_embed": 0.0,
-        "grad_norm_head": pytest.approx(34**0.5),
-        "grad_zeros_head": pytest.approx(0.4),
-        "grad_nonfinite_head": 0.0,
-    }
-    exported = {dict(point.labels).get("name") for point in replayed(tmp_path).points}
-    assert {*window} <= exported
-
-
-@pytest.mark.usefixtures("monitor_reads")
 def test_the_incident_names_the_group_whose_gradients_broke_first(
     health: Callable, reported: Callable, tmp_path: Path
 ) -> None:
