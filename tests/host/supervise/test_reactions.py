@@ -1,11 +1,13 @@
 """What is decided about alerts and ends, as functions of both and of time."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from ldlm_monitor.base.errors import UsageError
 from ldlm_monitor.base.incident_view import DecisionView
+from ldlm_monitor.base.records import Event, Position
 from ldlm_monitor.base.snapshot import (
     AlertView,
     MonitorView,
@@ -14,7 +16,7 @@ from ldlm_monitor.base.snapshot import (
     Statistics,
     VerdictView,
 )
-from ldlm_monitor.host.supervise.reactions import Order, Reactions, Supervisor
+from ldlm_monitor.host.supervise.reactions import END_LINE, Order, Reactions, Supervisor
 from ldlm_monitor.judge.incidents.decision_table import DecisionFacts, decide
 
 START = 1_000_000.0
@@ -309,3 +311,100 @@ def test_an_end_without_a_known_failure_is_restarted() -> None:
     due = run.ended(1, START + 9)
     found = run.reconsidered(due, snapshot())
     assert (found.start_at, found.note) == (due.start_at, due.note)
+
+
+def decided(**more: object) -> DecisionView:
+    facts = {"confidence": "probable", "reasons": ("a spike",), "rule": "spike", "if_wrong": ""}
+    return DecisionView.model_validate({"decision": "ROLLBACK", **facts, **more})
+
+
+def test_a_restart_gets_the_step_to_go_back_to_and_those_to_leave_out() -> None:
+    run = supervisor("crash=restart:3")
+    due = run.ended(1, START + 9)
+    back = decided(rollback_step=400, skip_steps=(410, 420))
+    found = run.reconsidered(due, snapshot(decision=back))
+    assert found.environment == {
+        "LDLM_ATTEMPT": "2", "LDLM_RESUME_STEP": "400", "LDLM_SKIP_STEPS": "410-420",
+    }  # fmt: skip
+    assert found.note == f"{due.note}, from step 400; decided: {back.phrase}"
+    assert found.start_at == due.start_at
+
+
+def test_nodes_that_failed_stay_left_out_and_a_fifth_ends_the_run() -> None:
+    run = supervisor("crash=restart:9", budget="9/24h")
+    for number in range(1, 6):
+        due = run.ended(1, START + number)
+        found = run.reconsidered(due, snapshot(decision=decided(node=f"gpu{number}")))
+        nodes = ",".join(f"gpu{each}" for each in range(1, number + 1))
+        if number < 5:
+            assert found.environment["LDLM_EXCLUDE_NODES"] == nodes
+            run.begin(None, START + number)
+    assert found == Order("no restart: 5 nodes failed")
+    assert run.ended(1, START + 9).environment["LDLM_EXCLUDE_NODES"] == nodes
+
+
+def test_the_pauses_before_restarts_double_up_to_five_minutes() -> None:
+    run = supervisor("crash=restart:20", budget="20/24h")
+    pauses = []
+    for _ in range(11):
+        due = run.ended(1, START)
+        assert due.start_at is not None
+        pauses.append(due.start_at - START)
+    assert pauses == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
+
+
+def test_the_note_of_a_restart_says_why_and_how_many_there_were() -> None:
+    run = supervisor("crash=restart:5", budget="3/2h")
+    assert run.ended(-9, START).note == "restart 1 of 3 in 2h: signal 9, after 1 s"
+    run.begin(None, START + 1)
+    orders(run, snapshot(step=0), START + 2)
+    assert run.ended(7, START + 3).note == "restart 2 of 3 in 2h: exit code 7 at step 0, after 1 s"
+    assert supervisor("crash=restart").ended(1, START).start_at, "once, where no number is given"
+
+
+def test_of_another_run_nothing_is_done() -> None:
+    acting = supervisor("hang=kill")
+    other = snapshot(firing("TrainingStalled", START + 50)).runs[0]
+    seen = snapshot(firing("TrainingStalled", START + 50)).model_copy(
+        update={"runs": (other.model_copy(update={"name": "other"}),)}
+    )
+    assert not orders(acting, seen, START + 50)
+
+
+def test_the_end_of_a_log_is_read_with_its_line_of_this_attempt() -> None:
+    acting = supervisor("crash=restart:3")
+    end = Event(
+        run="train", rank=None, time=START, kind="elastic_worker_failed", severity="error",
+        message=f"{END_LINE}ended with exit code 1", fields={}, position=Position("a.log", 1, 0),
+    )  # fmt: skip
+
+    def read(event: Event) -> bool:
+        return acting.has_read_end(snapshot().model_copy(update={"events": (event,)}))
+
+    assert read(end)
+    assert not read(replace(end, time=START - 0.001)), "of the attempt before"
+    assert not read(replace(end, time=None))
+    assert not read(replace(end, run="other"))
+    assert not read(replace(end, message="the command ended with exit code 1"))
+    acting.begin(None, START + 5)
+    assert not read(end)
+
+
+def test_a_kill_is_due_until_it_was_ordered() -> None:
+    acting = supervisor("hang=kill")
+    assert not acting.kills
+    seen = snapshot(firing("TrainingStalled", START + 50))
+    orders(acting, seen, START + 50)
+    assert acting.kills
+    (order,) = orders(acting, seen, START + 60)
+    assert (order.note, acting.kills) == ("the command did not end: SIGKILL", False)
+
+
+def test_stacks_alone_end_nothing() -> None:
+    acting = supervisor("hang=stacks", "crash=restart:1")
+    seen = snapshot(firing("TrainingStalled", START + 50))
+    (order,) = orders(acting, seen, START + 50)
+    assert (order.number, order.note) == (None, "TrainingStalled, --on hang=stacks")
+    assert order.evidence is not None
+    assert not acting.kills
+    assert not orders(acting, seen, START + 70)
