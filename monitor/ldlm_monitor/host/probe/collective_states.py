@@ -34,7 +34,7 @@ _ALIKE = frozenset(
 )
 """Operations, by the names that torch records, whose inputs have the same sizes on every rank."""
 _DEFAULT = "default_pg"  # torch's description of the group of all ranks
-_MAX_WORLD = 1 << 20  # ranks, more than any job has: a log may contain any number as world size
+_MAX_WORLD = 1_000_000  # ranks, more than any job has: a log may contain any number as world size
 FILES_SKEW_SECONDS = 60.0
 """Seconds by which dumps may be older than the last step: a choice. Fewer lose dumps of a server
 whose clock is behind, more accept those of an earlier launch."""

@@ -21,7 +21,7 @@ SECONDS = 2.0
 AGAIN_SECONDS = 600.0
 """Seconds after a failure until the driver is asked again: a choice, as a package or driver seldom
 comes back sooner, and a stuck driver holds the look at stalled runs up for `SECONDS`."""
-_MOST_BYTES = 1024 * 1024  # of an answer: sixteen GPUs with thousands of processes need less
+_MOST_BYTES = 1_000_000  # of an answer: sixteen GPUs with thousands of processes need less
 
 
 class GpuReader:

@@ -27,8 +27,8 @@ ADDRESS_VARIABLE = "NCCL_RAS_ADDR"  # NCCL's variable for another address
 RAS_SECONDS = 2.0
 """Seconds for which RAS waits for silent processes: a choice below its default 5, a look's time."""
 _CONNECT_SECONDS = 1.0  # the service is on this host, where a connection takes milliseconds
-MAX_BYTES = 32 * 1024 * 1024
-"""Bytes of an answer: a choice; 32 KiB for each of 1024 ranks. The rest is not read."""
+MAX_BYTES = 32_000_000
+"""Bytes of an answer: a choice; 32 kB for each of 1,000 ranks. The rest is not read."""
 # Lines of the text format: a communicator's missing ranks; the begin of a list of dead or silent
 # processes; a member of such a list; how many ranks came to an operation; a communicator's begin.
 # Repeats are bounded: a forged answer costs little time and memory.

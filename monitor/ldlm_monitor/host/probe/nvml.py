@@ -6,10 +6,11 @@ It imports little, so that it starts fast and stays small; `gpu` starts and read
 import importlib
 import json
 import sys
+from typing import TypeAlias
 
 from ldlm_callback.device import sample
 
-Device = tuple[str, dict[str, float], dict[int, int | None]]
+Device: TypeAlias = tuple[str, dict[str, float], dict[int, int | None]]
 """Name, values and compute processes of a GPU; bytes by pid, None if the driver does not say."""
 
 

@@ -11,7 +11,7 @@ import io
 import pickle
 from typing import Any, ClassVar
 
-MAX_BYTES = 16 * 1024 * 1024
+MAX_BYTES = 16_000_000
 """Bytes of a pickle: fifty times the usual 2,000 entries with stacks. Forged, it fills 1 GiB."""
 _PLAIN = (
     *(pickle.PROTO, pickle.FRAME, pickle.STOP, pickle.MARK, pickle.POP),

@@ -17,10 +17,10 @@ from ldlm_callback.rank import RANK_VARIABLES
 PROC = Path("/proc")  # proc(5)
 TICKS = os.sysconf("SC_CLK_TCK")  # the kernel's units of CPU time and of start times, per second
 _MAX_FDS = 4096  # read of one process; trainers with thousands of loaders' pipes stay below
-_MAX_ENVIRONMENT = 256 * 1024  # bytes: twice the 128 KiB that Linux permits in one variable
-_MAX_TABLE = 4 * 1024 * 1024
-"""Bytes read of /proc/stat and /proc/net/tcp: about 28,000 sockets of 150 bytes each."""
-_MAX_TEXT = 16 * 1024  # bytes read of other files in /proc and /sys, which have a few KiB at most
+_MAX_ENVIRONMENT = 262_144  # bytes: twice the 128 KiB that Linux permits in one variable
+_MAX_TABLE = 4_000_000
+"""Bytes read of /proc/stat and /proc/net/tcp: about 27,000 sockets of 150 bytes each."""
+_MAX_TEXT = 16_000  # bytes read of other files in /proc and /sys, which have a few KiB at most
 _OUTPUTS = ("1", "2")  # descriptors of standard output and error
 _HOPS = 4  # pipes between the training and its log. `train | sed | tee` has two; more are rare
 _STATUS_FIELD = 49  # index of exit_code in /proc/PID/stat after the name (proc(5), field 52)

@@ -26,7 +26,7 @@ from ldlm_callback.signals import caught
 from ldlm_monitor.host.probe.heartbeat import Page, is_process
 from ldlm_monitor.host.probe.process import PROC
 
-_MAX_STACKS = 2 * 1024 * 1024
+_MAX_STACKS = 2_000_000
 """Bytes read of a dump: twice faulthandler's 100 threads of 100 frames, at 100 bytes each."""
 _MAX_THREADS = 64  # kept: the last ones, as the main thread is at the end of a dump
 _MAX_FRAMES = 64  # kept of a thread: the innermost, among which are the user's code and torch's
@@ -41,7 +41,7 @@ _QUIET_SECONDS = 0.1
 _POLL_SECONDS = 0.01  # between two looks at the stack file: the dump appears within milliseconds
 _LIBRARIES = ("site-packages/", "dist-packages/", "/lib/python3", "<frozen ", "<string>")
 """Parts of file names that are not the user's code: installed packages and Python's own."""
-_MAX_RECORDED = 64 * 1024 * 1024
+_MAX_RECORDED = 64_000_000
 """Bytes of a recorder's answer, to bound the memory: 2,000 entries with stacks are a few MiB."""
 _RECORDER_PATH = "/handler/fr_trace_json"  # of torch's `_WorkerServer`
 _PEER = struct.Struct("3i")  # `struct ucred`: pid, uid, gid (unix(7))

@@ -105,7 +105,7 @@ class SubmittedJobs:
         """Search what the command printed since the last look."""
         with contextlib.suppress(OSError), self._log.open("rb") as log:
             log.seek(self._read)
-            text = log.read(1 << 20)
+            text = log.read(1_000_000)  # bytes: the rest at the next look
             self._read += text.rfind(b"\n") + 1
             for found in _SUBMITTED.finditer(text):
                 job = found[1].decode()

@@ -20,7 +20,7 @@ from ldlm_monitor.base.text.format import iso
 STOP = signal.SIGURG
 """What `ldlm-monitor stop` sends to the relay, which sends SIGTERM on: none that a scheduler
 sends to every process of a job on request, as SIGUSR2 (`--signal=USR2@60`)."""
-READ_BYTES = 64 * 1024  # of one read: the capacity of a Linux pipe (pipe(7))
+READ_BYTES = 65_536  # of one read: the capacity of a Linux pipe (pipe(7))
 WRITE_BYTES = select.PIPE_BUF
 """Bytes of one write: a pipe that poll(2) calls writable takes so many without blocking (pipe(7)),
 so a slow reader delays the command, as it would without the relay, and never the signals."""
