@@ -99,3 +99,14 @@ def test_a_long_label_has_its_exponent_apart() -> None:
     assert tick_labels([100_000_000_000.0]) == ["1e+11"]
     assert tick_labels([math.nan, -math.inf]) == ["NaN", "-Inf"]
     assert LABEL_CELLS == 8
+
+
+def test_ticks_are_round_and_in_view() -> None:
+    assert ticks(1.6, 4.9, 3) == [2.0, 3.0, 4.0]
+    assert ticks(2.07, 5.93, 2) == [3.0, 4.0, 5.0]
+    assert ticks(0.0, 0.0, 3) == []
+    assert tick_labels([6.25, 6.3]) == ["6.25", "6.3"]
+    assert tick_labels([1e6, 1.0001e6]) == ["1000000", "1000100"]
+    assert tick_labels([412e6, 413e6]) == ["4.12e8", "4.13e8"]
+    assert tick_labels([1.00001e-4, 1.00002e-4]) == ["1.00001e-4", "1.00002e-4"]
+    assert log_ticks(0.0, 4.0, 3) == [0.0, 2.0, 4.0]

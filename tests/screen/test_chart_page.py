@@ -3,24 +3,12 @@
 import math
 from pathlib import Path
 
-from ldlm_monitor.base.text.ticks import log_ticks, tick_labels, ticks
 from ldlm_monitor.screen.dialogs import AWAY_SECONDS
 from ldlm_monitor.screen.metric_chart import MetricChart
 from ldlm_monitor.service.daemon.local_source import LocalSource
 from ldlm_monitor.service.notify.silences import Silences
 from tests.screen.screens import NOW, Screen, Shown, on_screen, read
-from tests.together.screen.test_triage import CRASHED, NAN
-
-
-def test_ticks_are_round_and_in_view() -> None:
-    assert ticks(1.6, 4.9, 3) == [2.0, 3.0, 4.0]
-    assert ticks(2.07, 5.93, 2) == [3.0, 4.0, 5.0]
-    assert ticks(0.0, 0.0, 3) == []
-    assert tick_labels([6.25, 6.3]) == ["6.25", "6.3"]
-    assert tick_labels([1e6, 1.0001e6]) == ["1000000", "1000100"]
-    assert tick_labels([412e6, 413e6]) == ["4.12e8", "4.13e8"]
-    assert tick_labels([1.00001e-4, 1.00002e-4]) == ["1.00001e-4", "1.00002e-4"]
-    assert log_ticks(0.0, 4.0, 3) == [0.0, 2.0, 4.0]
+from tests.screen.test_triage import CRASHED, NAN
 
 
 def test_zooming_into_a_long_run_shows_its_own_steps(tmp_path: Path) -> None:
