@@ -7,10 +7,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from ldlm_monitor.base.incident_view import DecisionView
 from ldlm_monitor.base.records import Event, Position
 from ldlm_monitor.base.snapshot import AlertView, MonitorView, RunView, Snapshot
 from ldlm_monitor.host.supervise import reactions
@@ -20,7 +22,7 @@ from ldlm_monitor.host.supervise.run_folder import RunRecord, runs_dir
 from ldlm_monitor.host.supervise.run_session import RunSession
 from ldlm_monitor.host.supervise.streams import Link
 
-AGAIN = ("python", "train.py", "--token", "abc")
+AGAIN = ("python", "train.py", "--password", "hunter2")
 
 
 class Relay:
@@ -216,3 +218,141 @@ def test_a_session_that_is_closed_orders_nothing(relay: Relay) -> None:
     watching.close()
     assert relay.orders() == []
     assert not relay.reader.is_open
+
+
+def ended(at: float) -> Event:
+    """The line at the end of an attempt."""
+    return Event(
+        run="train_1", rank=None, time=at, kind="elastic_worker_failed", severity="error",
+        message="ldlm-monitor run: the command ended with exit code 1", fields={},
+        position=Position("/a.log", 9, 900),
+    )  # fmt: skip
+
+
+def decided(*events: Event, **decision: object) -> Snapshot:
+    """A picture of the whole log, in which the failure is decided so."""
+    facts = {"confidence": "probable", "reasons": ("x",), "rule": "r", "if_wrong": ""}
+    (run,) = snapshot().runs
+    view = DecisionView.model_validate({"decision": "RESTART", **facts, **decision})
+    runs = (run.model_copy(update={"decision": view}),)
+    return snapshot().model_copy(update={"events": events, "runs": runs})
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reactions, "BACKOFF_SECONDS", 0.0)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_restart_runs_the_whole_command_and_shows_it_without_secrets(relay: Relay) -> None:
+    watching = session(relay, "crash=restart:3")
+    relay.says('{"ended": 1}')
+    watching.turn(lambda: decided(ended(time.time()), rollback_step=40))
+    note, order = relay.orders()
+    assert ", from step 40; decided: RESTART" in str(note["note"])
+    assert order == {
+        "start": {
+            "command": list(AGAIN),
+            "shown": ["python", "train.py", "--password", "[redacted]"],
+            "environment": {"LDLM_ATTEMPT": "2", "LDLM_RESUME_STEP": "40"},
+        }
+    }
+    watching.turn(lambda: decided(ended(time.time())))
+    assert relay.orders() == [], "it is ordered once"
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_decision_to_stop_lets_the_run_be_over(relay: Relay) -> None:
+    watching = session(relay, "crash=restart:3")
+    relay.says('{"ended": 1}')
+    watching.turn(lambda: decided(ended(time.time()), decision="STOP"))
+    note, order = relay.orders()
+    assert str(note["note"]).startswith("no restart: STOP")
+    assert order == {"release": True}
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_monitor_that_cannot_read_does_not_end_the_run(
+    relay: Relay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watching = session(relay, "crash=restart:3")
+    relay.says('{"ended": 1}')
+    watching.turn(nothing)
+    began = time.time()
+    for late, orders in ((59.0, 0), (60.5, 2)):
+        with monkeypatch.context() as later:
+            later.setattr(time, "time", partial(float, began + late))
+            watching.turn(nothing)
+        assert len(relay.orders()) == orders
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A job of Slurm, whose scontrol writes down what it is asked."""
+    asked = tmp_path / "asked"
+    program = tmp_path / "bin/scontrol"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\necho "$@" >> {asked}\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("SLURM_JOB_ID", "12")
+    monkeypatch.setattr(reactions, "BACKOFF_SECONDS", 0.0)
+    return asked
+
+
+def test_in_a_job_what_to_type_without_the_node_is_noted_and_the_command_started_here(
+    relay: Relay, slurm: Path
+) -> None:
+    watching = session(relay, "crash=restart:3")
+    relay.says('{"ended": 1}')
+    watching.turn(lambda: decided(ended(time.time()), node="gpu07"))
+    _, note, order = relay.orders()
+    assert str(note["note"]).startswith("Slurm: scontrol requeuehold 12 && ")
+    assert "ExcNodeList=gpu07" in str(note["note"])
+    assert "start" in order
+    assert not slurm.exists()
+
+
+def test_without_a_bad_node_nothing_is_noted_of_slurm(relay: Relay, slurm: Path) -> None:
+    watching = session(relay, "crash=restart:3")
+    relay.says('{"ended": 1}')
+    watching.turn(lambda: decided(ended(time.time())))
+    assert [next(iter(each)) for each in relay.orders()] == ["note", "start"]
+
+
+def test_where_it_may_the_session_requeues_its_job_and_starts_nothing_here(
+    relay: Relay, slurm: Path
+) -> None:
+    watching = session(relay, "crash=restart:3", requeues=True)
+    relay.says('{"ended": 1}')
+    watching.turn(lambda: decided(ended(time.time())))
+    *_, note, order = relay.orders()
+    assert note == {"note": "Slurm: scontrol requeue 12"}
+    assert order == {"release": True}
+    assert slurm.read_text() == "requeue 12\n"
+
+
+def test_a_job_that_the_command_submits_is_submitted_again_without_the_node(
+    relay: Relay, slurm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the restart waits until the output of the job was read, too."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.sh").touch()
+    log = tmp_path / "a.log"
+    log.write_text("Submitted batch job 7\n")
+    command = ("sbatch", "a.sh")
+    record = RunRecord(name="train_1", command=command, directory="/", log=str(log), started_at=0.0)
+    record.folder.mkdir(parents=True)
+    acting = Supervisor(Reactions.read(["crash=restart:3"], "5/24h"), "train_1", 0.0)
+    watching = RunSession(record, relay.link, acting, again=command, requeues=True)
+    relay.says('{"ended": 1}')
+    seen = decided(ended(time.time()), node="gpu07")
+    watching.turn(lambda: seen)
+    assert relay.orders() == []
+    job = record.folder / "job_7.out"
+    assert job.readlink() == tmp_path / "slurm-7.out"
+    (run,) = seen.runs
+    runs = (run.model_copy(update={"files": (str(job),)}),)
+    watching.turn(lambda: seen.model_copy(update={"runs": runs}))
+    *_, order = relay.orders()
+    assert order["start"]["command"] == ["sbatch", "--exclude=gpu07", "a.sh"]  # type: ignore[index]
