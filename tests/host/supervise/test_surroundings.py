@@ -11,6 +11,7 @@ import pytest
 
 from ldlm_monitor.base.records import Event, Position, Scalar
 from ldlm_monitor.base.snapshot import AlertView, MonitorView, Snapshot
+from ldlm_monitor.host.supervise import evidence
 from ldlm_monitor.host.supervise.evidence import keep, stacks
 from ldlm_monitor.host.supervise.started_in import look
 
@@ -186,3 +187,50 @@ echo "Thread $3 (idle): \\"MainThread\\""
 [ "$3" = 8 ] || echo "    all_reduce (torch/distributed/distributed_c10d.py:3252)"
 echo "    load (train.py:9)"
 """
+
+
+@pytest.mark.usefixtures("with_py_spy")
+def test_stacks_of_a_process_whose_rank_is_not_known_stand_in_the_log_as_they_are(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "py-spy").write_text(PY_SPY)
+    lines = [*keep(tmp_path / "evidence.json", HUNG, snapshot(), {8})]
+    assert lines[:3] == [
+        "# stacks of pid 8",
+        'Thread 8 (idle): "MainThread"',
+        "    load (train.py:9)",
+    ]
+    assert json.loads(lines[3])["kind"] == "hang_no_progress"
+
+
+@pytest.mark.usefixtures("with_py_spy")
+def test_py_spy_is_not_waited_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "py-spy").write_text("#!/bin/sh\necho began\nexec sleep 600\n")
+    monkeypatch.setattr(evidence, "STACK_SECONDS", 0.3)
+    assert [*stacks([7])] == [("7", "began\n")]
+
+
+def test_only_the_newest_findings_are_rows_and_none_is_longer_than_its_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    threads = [{"name": "main", "frames": "f\n" * 20_000}]
+
+    def found(kind: str, line: int, **fields: object) -> Event:
+        seen = event(kind, "a")
+        known = {**seen.fields, "probe": True, **fields}
+        return replace(seen, fields=known, position=Position("a.log", line, 0))
+
+    seen = [
+        found("log_silence", 1), found("log_silence", 2, cores=0.1),
+        found("log_silence", 2, cores=0.2), found("stack_dump", 2, threads=threads),
+        event("other", "a"),
+    ]  # fmt: skip
+    rows = [json.loads(line) for line in keep(tmp_path / "e.json", HUNG, snapshot(*seen))]
+    assert [row["kind"] for row in rows] == ["log_silence", "stack_dump", "hang_no_progress"]
+    assert rows[0]["fields"]["cores"] == 0.2
+    assert "threads" not in rows[1]["fields"]
+    assert (rows[0]["severity"], rows[0]["rank"], "rank" in rows[2]) == ("warning", 1, False)
+    assert rows[2]["fields"] == {"role": "root"}
+    other = HUNG.model_copy(update={"name": "LossSpike"})
+    assert [*keep(tmp_path / "e.json", other, snapshot())] == []
