@@ -420,3 +420,67 @@ def test_a_look_leaves_a_stopped_process_stopped(train, case) -> None:
     for _ in range(2):
         (seen,) = processes(only(looked(probe(), case())))
         assert seen["state"] == "stopped"
+
+
+def test_a_process_that_left_while_the_run_went_on_is_not_missed(train, case) -> None:
+    """Another one writes, which is not seen: its log is opened for each line, or elsewhere."""
+    host = probe()
+    training = train("sleep", rank=0)
+    host.watch([case()])
+    training.end()
+    host.watch([case(last_progress_at=time.time() - 60)])
+    (seen,) = processes(only(looked(host, case(last_progress_at=time.time() - 60))))
+    assert seen["state"] == "gone"
+    host.watch([case(last_progress_at=time.time() + 60)])
+    assert looked(host, case(last_progress_at=time.time() + 60)) == []
+
+
+def test_of_very_many_runs_those_that_were_active_last_are_known(
+    train, case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ldlm_monitor.host.probe.host.MAX_KNOWN", 2)
+    host = probe()
+    for number in range(5):
+        host.watch([case(run=f"r{number}", files=())])
+    host.watch([case(run="r3", files=())])
+    assert [*host._known] == ["r2", "r4", "r3"]
+    host.watch([case(run="r5", files=())], note=False)
+    assert "r5" not in host._known
+
+
+def test_a_look_without_time_asks_no_ras(case) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.1)
+        host = probe(ras=server.getsockname(), wait=lambda seconds: None)
+        assert host.look([case()], 1.0)["r"] == []
+        with pytest.raises(TimeoutError):
+            server.accept()
+
+
+def test_ras_is_asked_at_the_address_of_the_processes_environment(train, case) -> None:
+    """If nobody else listens there: RAS is of the job's own processes."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        host, port = server.getsockname()
+        training = train("sleep", NCCL_RAS_ADDR=f"{host}:{port}")
+        server.settimeout(0.1)
+        assert [each.kind for each in looked(probe(), case())] == ["log_silence"]
+        with pytest.raises(TimeoutError):
+            server.accept()
+    assert training.process.poll() is None
+
+
+@pytest.mark.parametrize("state", ["missing", "known"])
+def test_a_log_that_is_gone_or_whose_processes_are_named_shows_no_end(
+    case, tmp_path, state
+) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("step 1 loss 2.5\n")
+    late = {"last_progress_at": time.time() + 1.0}
+    assert only(looked(host_without_others(tmp_path), case(**late))).fields["alive"] == 0
+    if state == "missing":
+        log.unlink()
+        late["files"] = (str(log),)
+    else:
+        late["pids"] = {0: ("elsewhere", 1)}
+    again = host_without_others(tmp_path / "again")
+    assert looked(again, case(**late)) == []
