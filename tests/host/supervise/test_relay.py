@@ -153,7 +153,8 @@ def test_the_monitor_starts_another_attempt_after_an_end_and_not_before(
     assert run.until(run.monitor, "ended") == 0
     run.monitor.send({"release": True})
     assert run.rest(run.front)[-1] == {"over": 0}
-    assert run.lines()[1:] == [
+    # A shell may say that its `sleep` was ended.
+    assert [line for line in run.lines()[1:] if line != "Terminated"] == [
         "ready", "ended", "the command ended with exit code 5", 'attempt 2 starts: ["again"]',
         "late", "the command ended with exit code 0",
     ]  # fmt: skip
