@@ -233,3 +233,30 @@ def test_what_was_found_can_be_read_under_the_cursor() -> None:
 
 def test_a_micro_sign_has_an_ascii_form() -> None:
     assert safe("3 \u00b5s, 3 \u03bcs", ASCII) == "3 us, 3 us"
+
+
+@pytest.mark.parametrize(
+    ("behind", "said"), [(0, "all in step"), (1, "all in step"), (2, "2 steps")]
+)
+def test_a_rank_that_logs_a_moment_later_is_in_step(behind: int, said: str) -> None:
+    (line,) = ranks.verdict(a_run([500, 500 - behind]), UNICODE)
+    assert said in plain_text([line])
+
+
+@pytest.mark.parametrize(
+    ("lag", "front", "kind"), [(9, 500, 1), (10, 500, 2), (29, 3000, 1), (30, 3000, 2)]
+)
+def test_far_behind_is_ten_steps_or_a_hundredth_of_all(lag: int, front: int, kind: int) -> None:
+    shown = plain_text(ranks.grid(a_run([front, front - lag]), 80, 5, UNICODE))
+    assert f"{UNICODE.cells[kind]}1 -{lag}" in shown
+
+
+def test_ranks_that_report_no_steps_are_counted_and_none_is_in_step_of_an_ill_run() -> None:
+    run = a_run([5, 5], world_size=8, failed_rank=7)
+    (line,) = ranks.verdict(run, UNICODE)
+    assert plain_text([line]) == " 2 ranks of 8 report steps   rank 7 failed first   all in step"
+    assert ranks.verdict(a_run([]), UNICODE) == []
+    assert ranks.grid(a_run([]), 80, 5, UNICODE) == []
+    assert ranks.needed_height(a_run([]), 80) == 0
+    (line,) = ranks.verdict(a_run([5, 5], health="READING"), UNICODE)
+    assert "in step" not in plain_text([line])

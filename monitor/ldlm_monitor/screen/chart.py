@@ -288,5 +288,7 @@ def marks_of(run: RunView, curve: CurveView, snapshot: Snapshot, glyphs: Glyphs)
 
 def placed(evaluation: CurveView, loss: CurveView) -> CurveView:
     """An evaluation's curve at the training steps of its times: its own steps are often none."""
+    if not loss.steps:
+        return evaluation
     steps = [loss.steps[max(bisect_right(loss.times, at) - 1, 0)] for at in evaluation.times]
-    return replace(evaluation, steps=steps) if loss.steps else evaluation
+    return replace(evaluation, steps=steps)
