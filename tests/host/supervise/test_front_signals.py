@@ -68,6 +68,8 @@ class Fronted:
 def fronted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Fronted]]:
     for name in ("SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID"):
         monkeypatch.delenv(name, raising=False)
+    # A shell's job in the background ignores some, and the front would leave these alone.
+    before = {each: signal.signal(each, signal.SIG_DFL) for each in (signal.SIGHUP, signal.SIGQUIT)}
     begun: list[Fronted] = []
 
     def begin(*given: str, **more: str) -> Fronted:
@@ -75,6 +77,8 @@ def fronted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Fronted]]
         return begun[-1]
 
     yield begin
+    for number, handler in before.items():
+        signal.signal(number, handler)
     for each in begun:
         if each.process.poll() is None:
             each.process.kill()
