@@ -263,3 +263,31 @@ def test_the_task_that_jax_misses_is_named_and_the_others_die_of_it() -> None:
     assert incident.root.rank == 37
     assert incident.decision is not None
     assert incident.decision.decision == "RESTART"
+
+
+def error(kind: str, rank: int, **changes: object) -> dict[str, object]:
+    """A process's own error of any kind."""
+    return {"kind": kind, "rank": rank, "path": f"rank{rank}.log", **changes}
+
+
+@pytest.mark.parametrize(
+    ("other", "doubted"),
+    [
+        (died(2, "OSError: x", exc_type="OSError"), True),
+        (error("cuda_error", 2), True), (error("segfault", 2), True),
+        (nan(2, 41), False), (silent(2), False), (died(2, at=AT + 30), False),
+    ],
+    ids=["exception", "cuda", "segfault", "nan", "silent", "much later"],
+)  # fmt: skip
+def test_a_rank_whose_own_error_may_be_as_early_is_named_beside_the_first(
+    other: dict[str, object], doubted: bool
+) -> None:
+    incident = of(died(1), {"at": AT + 0.1, **other})
+    assert any("failed at about the same time" in why for why in incident.root.why) is doubted
+
+
+@pytest.mark.parametrize("kind", ["python_exception", "cuda_error", "segfault"])
+def test_a_job_that_is_stopped_after_an_error_failed_by_the_error(kind: str) -> None:
+    """The scheduler's line gives no reason: it only says that the job ends."""
+    stopped = {"kind": "slurm_step_cancelled", "at": AT + 0.5, "path": "slurm.out"}
+    assert of(error(kind, 1, at=AT - 5), stopped).root.kind == kind
