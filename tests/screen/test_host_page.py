@@ -96,3 +96,15 @@ def test_the_page_is_behind_a_key_and_the_same_through_the_api(shown: Shown) -> 
         assert "4711" in text
 
     on_screen(shown.source, steps)
+
+
+def test_a_bar_is_as_full_as_what_it_shows(shown: Shown) -> None:
+    lines = plain_text(page_lines(a_run(shown.snapshot, host=HOST), NOW, 80, UNICODE)).splitlines()
+    bars = {
+        line.split()[0]: line.count("█") + line.count("░") * 1j for line in lines if "░" in line
+    }
+    assert bars == {"Memory": 15 + 5j, "Disk": 18 + 2j}
+    (process,) = (line for line in lines if "4712" in line)
+    assert process.split() == ["rank", "1", "4712", "0.50", "4.0", "GiB", "stopped"]
+    late = HOST.model_copy(update={"disk": HOST.disk.model_copy(update={"full_at": NOW - 5})})  # type: ignore[union-attr]
+    assert "full in 0s at the pace" in page(a_run(shown.snapshot, host=late))

@@ -233,3 +233,49 @@ def test_addresses_are_read_as_nccl_reads_them() -> None:
     assert address_of("node1:28029") == ("node1", 28029)
     assert address_of("[::1]:5") == ("::1", 5)
     assert address_of("node1") is None
+
+
+@pytest.mark.parametrize(("seconds", "timeout"), [(4.0, 2), (2.6, 2), (2.4, 1), (1.0, 1), (60, 2)])
+def test_ras_waits_for_silent_processes_two_seconds_or_less_than_we_wait(
+    seconds: float, timeout: int
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        asked: list[bytes] = []
+
+        def serve() -> None:
+            client, _ = server.accept()
+            with client:
+                asked.append(client.recv(4096))
+                client.sendall(b"SERVER PROTOCOL 2\nOK\n")
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        assert ask(server.getsockname(), seconds) == []
+        thread.join()
+    lines = asked[0].decode().splitlines()
+    assert lines == [
+        "CLIENT PROTOCOL 2", f"TIMEOUT {timeout}", "SET FORMAT json", "VERBOSE STATUS",
+    ]  # fmt: skip
+
+
+def test_ranks_are_behind_the_median_and_failed_by_their_own_status() -> None:
+    header = "SERVER PROTOCOL 2\nOK\n"
+    ranks = [rank(0, 12), rank(1, 10), rank(2, 12, abort_flag=True), rank(3, 9, async_error=7)]
+    found = suspects_of(header + in_json(ranks, []))
+    assert [(each.rank, each.what) for each in found] == [
+        (1, "behind"), (2, "failed"), (3, "behind"),
+    ]  # fmt: skip
+    assert describe(found) == "RAS: ranks 1,3 behind, rank 2 failed"
+    (missing,) = suspects_of(header + in_json([rank(0)], [rank(9)]))
+    assert (missing.rank, missing.what, missing.gpu) == (9, "missing", "9")
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        (" h:1 ", ("h", 1)), (":5", ("localhost", 5)), ("h:65535", ("h", 65535)),
+        ("h:65536", None), ("h:", None), ("h:x", None), ("[fe80::1]:7", ("fe80::1", 7)),
+    ],
+)  # fmt: skip
+def test_an_address_of_ras_has_a_port_of_tcp(text: str, address: tuple[str, int] | None) -> None:
+    assert address_of(text) == address
