@@ -9,6 +9,7 @@ from ldlm_monitor.screen.draw import ASCII, UNICODE
 from ldlm_monitor.screen.hold_back import muted
 from ldlm_monitor.screen.look import Look
 from ldlm_monitor.screen.page_context import PageContext
+from ldlm_monitor.screen.run_columns import Layout
 from ldlm_monitor.screen.triage import (
     NEWS_SECONDS,
     arranged,
@@ -284,3 +285,40 @@ def test_keys_and_theme_come_from_the_configuration(shown: Shown) -> None:
         await screen.until("Everywhere", "f1")
 
     on_screen(shown.source, steps, look=look)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "message", "place"),
+    [
+        ("0-3", "IndexError: x", " at step 119, ranks 0-3"),
+        ("0,2,4,6,8,10", "IndexError: x", " at step 119, ranks 0,2,4,6,8,10"),
+        ("0,2,4,6,8,10,12", "IndexError: x", " at step 119"),  # 15 characters hide what to do
+        ("", "IndexError: x", " at step 119"),
+        ("0-3", "NaN at step 7", ", ranks 0-3"),
+    ],
+)
+def test_a_cause_of_several_ranks_names_them_if_they_are_short(
+    read_all: Snapshot, ranks: str, message: str, place: str
+) -> None:
+    run = next(run for run in read_all.runs if run.name == CRASHED)
+    (incident,) = (each for each in read_all.incidents if each.run == CRASHED)
+    root = incident.root.model_copy(update={"rank": None, "ranks": ranks, "message": message})
+    changed = incident.model_copy(update={"root": root, "last_step": 119})
+    snapshot = read_all.model_copy(update={"incidents": (changed,)})
+    found = why(run.model_copy(update={"failed_rank": None}), snapshot)
+    assert (found.what, found.where) == (message, place)
+    own = why(run.model_copy(update={"failed_rank": 3}), snapshot)
+    assert own.where.endswith("rank 3")
+
+
+@pytest.mark.parametrize("width", [1, 20, 60, 100, 160, 300])
+def test_columns_fill_a_list_and_leave_reasons_their_room(fleet: Fleet, width: int) -> None:
+    runs = [fleet.run("a" * 40), fleet.run("b")]
+    layout = Layout.of(width, runs, "")
+    cells = 3 + layout.name + 1 + layout.why + 1 + sum(each.width + 1 for each in layout.columns)
+    assert cells <= max(width + 1, 7)
+    assert 1 <= layout.name <= 32
+    assert layout.why >= (42 if layout.columns else 1)
+    assert ("STATE" in [each.title for each in layout.columns]) is (width >= 160)
+    if width == 1:
+        assert (layout.name, layout.why, layout.columns) == (1, 1, ())
