@@ -260,3 +260,14 @@ def test_ranks_that_report_no_steps_are_counted_and_none_is_in_step_of_an_ill_ru
     assert ranks.needed_height(a_run([]), 80) == 0
     (line,) = ranks.verdict(a_run([5, 5], health="READING"), UNICODE)
     assert "in step" not in plain_text([line])
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("", [""]), ("abc", ["abc"]), ("abcdef", ["abc", "def"]), ("abcdefg", ["abc", "def", "g"]),
+        ("a b c d", ["a b", "c d"]), ("ab cdef g", ["ab", "cde", "f g"]), ("  ", [""]),
+    ],
+)  # fmt: skip
+def test_text_is_broken_into_full_lines_without_empty_ones(text: str, rows: list[str]) -> None:
+    assert ["".join(span.text for span in line) for line in wrap(text, 3)] == rows
