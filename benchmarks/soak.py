@@ -3,10 +3,12 @@
 Each log gets `--rate` lines a second, is rotated every minute as logrotate does it (three old files
 are kept), and has an error of its own every two minutes; every minute a new run begins and another
 ends for good. What is looked at is the second half: by then windows and curves are full. Series of
-ended runs are kept for a minute and samples for ten, so that they end within the time.
+ended runs are kept for a minute and samples for ten, as rules look back five minutes at most, so
+that they end within the time.
 """
 
 import os
+import re
 import sys
 import tempfile
 import time
@@ -21,9 +23,11 @@ from idle import cpu_seconds, megabytes
 
 GROWTH = 1.1
 """Most growth of each figure over the second half: noise of an allocator, and no more."""
+ROOT = Path(__file__).resolve().parents[1]
 ROTATED_SECONDS, KEPT = 60.0, 3
 LOOK_SECONDS = 5.0
-SETTINGS = "end_series_after_seconds = 60\nretention_seconds = 600\n"
+SETTINGS = "rules = ['rules.yml']\nend_series_after_seconds = 60\nretention_seconds = 600\n"
+LONG_RANGE = re.compile(r"\[[1-9]\dm\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,8 @@ def measure(args: Namespace, seconds: int, folder: Path) -> tuple[list[Size], fl
     """A size every `LOOK_SECONDS`, and the share of a core."""
     writer, sizes = Writer(folder, args.runs, args.rate), list[Size]()
     writer.write_second(0)
+    rules = (ROOT / "rules/default.yml").read_text(encoding="utf-8")
+    (folder / "rules.yml").write_text(LONG_RANGE.sub("[5m]", rules), encoding="utf-8")
     (folder / "ldlm-monitor.toml").write_text(SETTINGS)
     with bench.running_daemon(args.command, folder) as daemon:
         if daemon.ended_within(10):
