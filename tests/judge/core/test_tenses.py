@@ -146,6 +146,53 @@ def test_an_alert_that_fired_ends_with_its_attempt() -> None:
     assert log.run.health == "HEALTHY"
 
 
+ATTEMPT = "ldlm-monitor run: attempt {} starts: []"
+KILLED = (
+    "ldlm-monitor run: NonFiniteLoss, --on nan=kill: SIGTERM",
+    "ldlm-monitor run: the command was ended by signal 15 (SIGTERM)",
+)
+
+
+def test_each_attempt_has_its_own_alert_and_the_cause_of_its_own_end() -> None:
+    """The second NaN comes while what the first one left would still fire."""
+    log = Log()
+    for number, first in ((1, 1), (2, 21)):
+        bad = steps(first + 24, first + 25, "NaN")
+        log.write([ATTEMPT.format(number), *steps(first, first + 23), *bad, *KILLED])
+    changes = [each for each in log.snapshot.transitions if each.alert == "NonFiniteLoss"]
+    assert [(each.state, each.incident) for each in changes] == [
+        ("firing", "a/1"), ("ended", None), ("firing", "a/2"),
+    ]  # fmt: skip
+    assert [(each.root.kind, each.last_step) for each in log.snapshot.incidents] == [
+        ("nonfinite_metric", 25),
+        ("nonfinite_metric", 45),
+    ]
+    assert order(log.run) == "ROLLBACK"
+
+
+def test_an_attempt_that_begins_with_a_nan_has_an_alert_of_its_own() -> None:
+    log = Log().write([*steps(1, 60), *steps(61, 62, "NaN"), TRACEBACK]).wait(60.0)
+    log.write([ATTEMPT.format(2), *steps(61, 70, "NaN")])
+    found = [each for each in log.snapshot.transitions if each.alert == "NonFiniteLoss"]
+    assert [each.state for each in found] == ["firing", "ended", "firing"]
+    assert log.run.health == "CRITICAL"
+
+
+@pytest.mark.parametrize("begins", [[ATTEMPT.format(2)], []], ids=["says so", "step falls"])
+def test_a_stall_that_a_restart_ended_did_not_recover(begins: list[str]) -> None:
+    log = Log().write([ATTEMPT.format(1), *steps(1, 140)]).wait(120.0)
+    assert [each.state for each in log.changes] == ["firing"]
+    log.write([*begins, *steps(101, 120)])
+    assert [(each.name, each.over_by) for each in log.run.past] == [(STALLED, "restart")]
+    assert [(each.state, each.reason) for each in log.changes][1:] == [("ended", "restarted")]
+
+
+def test_a_stall_of_an_attempt_after_the_first_recovers_as_any() -> None:
+    log = Log().write([ATTEMPT.format(1), *steps(1, 60), PEER, ATTEMPT.format(2), *steps(61, 180)])
+    log.wait(120.0).write(steps(181, 182))
+    assert [each.over_by for each in log.run.past if each.name == STALLED] == ["recovered"]
+
+
 def test_a_crash_that_no_attempt_followed_is_now_and_the_same_fault_before_a_restart_was() -> None:
     log = Log().write([*steps(0, 60), TRACEBACK]).wait(120.0)
     assert (log.run.state, log.run.health, log.run.past) == ("crashed", "CRITICAL", ())

@@ -114,7 +114,6 @@ class Supervisor:
         self._restarts: deque[float] = deque()
         self._in_a_row = 0
         self._furthest = -1  # the last step of all attempts
-        self._nonfinite = 0  # losses that were no number, in the attempts before
         self._kill_at: float | None = None
         self._acted = ""  # the alert that was acted on in this attempt
         self._over = self._ended_by_us = False
@@ -140,11 +139,9 @@ class Supervisor:
             for each in snapshot.events
         )
 
-    def begin(self, snapshot: Snapshot | None, now: float) -> None:
-        """Note that the command starts again at `now`; what `snapshot` has is of those before."""
+    def begin(self, now: float) -> None:
+        """Note that the command starts again at `now` (Unix seconds)."""
         self._started_at, self._runs, self._kill_at = now, True, None
-        run = None if snapshot is None else self._run(snapshot)
-        self._nonfinite = self._nonfinite if run is None else _nonfinite(run)
 
     def observe(self, snapshot: Snapshot, now: float) -> Iterator[Order]:
         """What to do about the alerts that fire at `now` (Unix seconds)."""
@@ -240,12 +237,11 @@ class Supervisor:
         """The critical alerts of this attempt that show the failure.
 
         One that has fired since an earlier attempt counts once this attempt has stood still for
-        longer than the run's stall limit, or has logged a non-finite loss of its own.
+        longer than the run's stall limit.
         """
         limit = run.stall_limit_seconds
         since = max(self._started_at, run.last_progress_at or 0.0)
-        waited = failure == "hang" and limit is not None and now - since > limit
-        again = waited or (failure == "nan" and _nonfinite(run) > self._nonfinite)
+        again = failure == "hang" and limit is not None and now - since > limit
         for alert in snapshot.alerts:
             is_new = alert.fired_at is not None and alert.fired_at >= self._started_at
             if (
@@ -255,11 +251,6 @@ class Supervisor:
                 and (is_new or (again and alert.state == "firing"))
             ):
                 yield alert
-
-
-def _nonfinite(run: RunView) -> int:
-    loss = run.statistics.get("loss")
-    return 0 if loss is None else loss.nonfinite
 
 
 def _may_evaluate(alert: AlertView, run: RunView, now: float) -> bool:

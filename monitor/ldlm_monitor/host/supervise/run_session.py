@@ -101,7 +101,7 @@ class RunSession:
                 order = self._supervisor.reconsidered(order, snapshot)
         self._next = None
         if order.start_at is not None:
-            self._supervisor.begin(snapshot, now)
+            self._supervisor.begin(now)
         self._go_on(order)
 
     def _has_read(self, snapshot: Snapshot) -> bool:

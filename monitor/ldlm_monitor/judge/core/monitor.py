@@ -349,7 +349,7 @@ class Monitor:
             points[""] += [list(core_points(self.own.view())), self.own.edge]
         self._scraped = {**({} if only is None else self._scraped), **points}
         found = self.engine.evaluate(
-            [*chain(*self._scraped.values())], at, self.runs.reason_of_end,
+            [*chain(*self._scraped.values())], at, self.runs.has_ended, self.runs.attempt_began,
             limit_passed=limit_passed, only=only,
         )  # fmt: skip
         if found:

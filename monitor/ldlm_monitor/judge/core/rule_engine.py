@@ -11,7 +11,7 @@ from ldlm_monitor.base.points import Labels, Point, make_labels
 from ldlm_monitor.base.records import Position
 from ldlm_monitor.base.snapshot import AlertView
 from ldlm_monitor.judge.core.rules_due import OfRun, RulesDue
-from ldlm_promrules.alert_change import AlertChange
+from ldlm_promrules.alert_change import AlertChange, State
 from ldlm_promrules.alerting import (
     NO_CONTEXT,
     ActiveAlert,
@@ -99,16 +99,18 @@ class RuleEngine:
         self,
         groups: list[list[Point]],
         at: float,
-        reason_of: Callable[[str], str],
+        has_ended: Callable[[str], bool] = lambda run: False,
+        attempt_began: Callable[[str], float | None] = lambda run: None,
         *,
         limit_passed: bool = False,
         only: str | None = None,
     ) -> list[Transition]:
         """Store a scrape of `at` (`groups`: see `SeriesStore.append`) and evaluate every rule.
 
-        `reason_of`: why alerts of the run of a name end: `run ended`, or `restarted` where their
-        data is missing; "" where neither is so. Otherwise an alert without data becomes `unknown`,
-        because it may still be true.
+        `has_ended`: whether the run of a name is over, and its alerts with it. `attempt_began`:
+        when its present attempt did (Unix seconds; None: it is the first), with which an alert of
+        an earlier one ends. Otherwise an alert without data becomes `unknown`, because it may still
+        be true.
         `limit_passed`: a run has passed a stall limit since the last call. `only`: the run whose
         points alone are new, and for which alone the rules are evaluated that keep runs apart; all
         others, and these rules for other runs, are due until the next evaluation without it.
@@ -118,13 +120,11 @@ class RuleEngine:
         self._due.begin(at, limit_passed=limit_passed)
 
         def ending(rule: AlertRule[Expression], labels: Mapping[str, str]) -> Ending | None:
-            if reason_of(labels.get("run", "")) == "run ended":
+            if has_ended(labels.get("run", "")):
                 return "ended"
             has_data = self._has_data(rule, labels, at)
             if self._is_carried(rule, labels, at, has_data=has_data):
                 return None
-            if not has_data and reason_of(labels.get("run", "")):
-                return "ended"
             return "resolved" if has_data else "unknown"
 
         due = self._due.due
@@ -144,7 +144,24 @@ class RuleEngine:
                 record=self._record, only=("run", only),
             )  # fmt: skip
         self._carried = {key: until for key, until in self._carried.items() if at < until}
-        return [_transition(each, reason_of(each.labels.get("run", ""))) for each in found]
+        return [
+            _transition(each, is_restarted=self._ends_with_attempt(each, attempt_began))
+            for each in found
+        ]
+
+    def _ends_with_attempt(
+        self, change: AlertChange, attempt_began: Callable[[str], float | None]
+    ) -> bool:
+        """Whether another attempt of the run ended an alert: its data is gone since, or its
+        condition ceased with the beginning.
+        """
+        began = attempt_began(change.labels.get("run", ""))
+        if began is None or change.active_at >= began:
+            return False
+        named = (each for each in self._rules.alerts if each.name == change.rule)
+        kept = max((each.keep_firing_for for each in named), default=0.0)
+        at_once = change.time <= began + kept + self.interval
+        return change.state == "unknown" or (change.state == "resolved" and at_once)
 
     def _takes_alone(self, index: int, at: float) -> bool:
         """Whether to evaluate a rule that is due for one run."""
@@ -280,7 +297,7 @@ class RuleEngine:
         for known in self.active:
             start = starts.get(alert_key(known.rule.name, known.labels), known.active_at)
             self._alerts.restore_start(known, start)
-        fired = (_transition(each, "") for each in self._alerts.firing())
+        fired = map(_transition, self._alerts.firing())
         return [each for each in fired if each.key in self._carried]
 
     def _use(self, rules: RuleSet[Expression]) -> None:
@@ -309,17 +326,19 @@ class RuleEngine:
             self._due.note(self._store.take_changes(), at)
 
 
-def _transition(change: AlertChange, ending: str) -> Transition:
+def _transition(change: AlertChange, *, is_restarted: bool = False) -> Transition:
     """The change as views and receivers have it, still without its log line and incident.
 
-    `ending`: the reason for which it ended, if it did.
+    `is_restarted`: it ended with an attempt of its run, otherwise one that ended did so with it.
     """
+    ending = "restarted" if is_restarted else "run ended"
+    state: State = "ended" if is_restarted else change.state
     return Transition(
         time=change.time,
         alert=change.rule,
-        state=change.state,
+        state=state,
         previous=change.previous,
-        reason=ending if change.state == "ended" else change.reason,
+        reason=ending if state == "ended" else change.reason,
         labels=change.labels,
         annotations=change.annotations,
         value=change.value,

@@ -48,12 +48,10 @@ class Fleet:
         run = self._runs.get(name)
         return run is not None and run.life.ended
 
-    def reason_of_end(self, name: str) -> str:
-        """Why alerts of a run end: `run ended`, `restarted` after its first attempt, else ""."""
+    def attempt_began(self, name: str) -> float | None:
+        """When (Unix seconds) a run's present attempt began; None in its first one."""
         run = self._runs.get(name)
-        if run is None:
-            return ""
-        return "run ended" if run.life.ended else "restarted" * (run.life.attempts.number > 1)
+        return None if run is None else run.attempt_began
 
     def of(self, record: Record, at: float) -> TrainingRun:
         """The run that a record belongs to; its first record creates it, with the start `at`."""

@@ -49,7 +49,7 @@ class RunValues:
         self._charted: dict[str, ValueSource] = {}
         self.nonfinite = NonfiniteCounts(run)
         self._rhythms = Rhythms(run)
-        self._order = 0
+        self._order = self._launched = 0  # numbers of the last sample, and of that before a launch
         self.dropped = 0  # values of quantities beyond `MAX_QUANTITIES`
 
     def observe(self, found: Sequence[FileRows], judged: float) -> list[str]:
@@ -101,15 +101,21 @@ class RunValues:
         among = 0 if kept is None else kept.total
         return self.nonfinite.count(quantity, event.rank, line, at, among=among)
 
+    def launch(self) -> None:
+        """Let all values be those of an earlier launch: they are exported no longer."""
+        self._launched = self._order
+        self.nonfinite.launch()
+        self._rhythms.launch()
+
     def points(self) -> list[Point]:
-        """The exported series of all values and counts of non-finite ones."""
-        values = [Point(kept.metric, kept.labels, kept.value) for _, kept in self._all()]
+        """The exported series of the launch's values, and all counts of non-finite ones."""
+        values = [Point(kept.metric, kept.labels, kept.value) for kept in self._present()]
         silences = [point for point, _ in self._rhythms.points()]
         return values + self.nonfinite.points() + silences
 
     def evidence(self) -> Iterator[tuple[str, Labels, SourceLine]]:
         """Metric, labels and last line of every series."""
-        for _, kept in self._all():
+        for kept in self._present():
             line = SourceLine(kept.sample.position, kept.sample.step, order=kept.order)
             yield kept.metric, kept.labels, line
         for point, first_without in self._rhythms.points():
@@ -227,6 +233,9 @@ class RunValues:
     def _all(self) -> Iterator[tuple[str, QuantityValues]]:
         for quantities in self._by_rank.values():
             yield from quantities.items()
+
+    def _present(self) -> Iterator[QuantityValues]:
+        return (kept for _, kept in self._all() if kept.order > self._launched)
 
     def _admit(
         self, quantity: str, sample: Sample, source: ValueSource, rows: int = 1

@@ -298,7 +298,7 @@ class NonfiniteCounts:
             points.append(Point(METRIC, seen.labels, seen.count))
             if seen.began is not None:
                 points.append(Point(created(METRIC), seen.labels, seen.began))
-            if seen.count:
+            if seen.count > seen.past:
                 points.append(Point(LAST_NONFINITE, seen.labels, seen.last))
         return points
 

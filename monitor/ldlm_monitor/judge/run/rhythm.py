@@ -127,6 +127,13 @@ class Rhythms:
             elif name in known:
                 known[name].miss(rows)
 
+    def launch(self) -> None:
+        """Let what is missed be so of an earlier launch; the rhythms stay known."""
+        self.lapses.clear()
+        for known in self._by_rank.values():
+            for rhythm in known.values():
+                rhythm.silent, rhythm.since, rhythm.was_missed = 0, None, False
+
     def note(
         self,
         quantity: str,

@@ -29,7 +29,10 @@ _MAX_RANKS = 65536  # `ranks` has only lower ones: no training has as many, a fo
 
 
 class TrainingRun:
-    """The state of one run. `ranks`: the ranks that logged a record."""
+    """The state of one run. `ranks`: the ranks that logged a record.
+
+    `attempt_began`: when (Unix seconds) an attempt after the first was seen to begin.
+    """
 
     def __init__(self, name: str, started: float, stall: Stall, first: Position) -> None:
         self.name = name
@@ -54,6 +57,7 @@ class TrainingRun:
         self._durations = Histogram(STEP_BUCKETS)
         self._begins_anew = False
         self._attempt = 1
+        self.attempt_began: float | None = None
         self.began: Position | None = None  # where an event began the present attempt
 
     def observe(
@@ -296,17 +300,19 @@ class TrainingRun:
             if self.life.observe(each):
                 self._begins_anew = True
                 self.values.take_fresh()  # of the training before
-        self._follow_attempts()
+        begins = self._follow_attempts(judged)
         if alarming := self.values.observe(found, judged):
             return f"nonfinite {found[0].last.rank} {' '.join(alarming)}"
-        return "recovered" if stalled and self.life.state != "stalled" else None
+        return begins or ("recovered" if stalled and self.life.state != "stalled" else None)
 
-    def _follow_attempts(self) -> None:
-        """Let the events of an attempt be over once another one has begun."""
-        if self._attempt != self.life.attempts.number:
-            self._attempt = self.life.attempts.number
-            self._events.begin_attempt()
-            self.values.nonfinite.launch()
+    def _follow_attempts(self, judged: float) -> str | None:
+        """Let what an attempt logged be over once another one has begun; why that is urgent."""
+        if self._attempt == self.life.attempts.number:
+            return None
+        self._attempt, self.attempt_began = self.life.attempts.number, judged
+        self._events.begin_attempt()
+        self.values.launch()
+        return f"attempt {self._attempt}"
 
     def _parts(self, found: Sequence[FileRows]) -> Iterator[Sequence[FileRows]]:
         """The rows as the lifecycle takes them: those without times as the first, and the rest."""
@@ -348,12 +354,12 @@ class TrainingRun:
             self.replicas = Replicas()
             self.progress.epoch = None
             self.began = event.position
-        self._follow_attempts()
+        begins = self._follow_attempts(judged)
         if counts:
             self._events.add(event, judged)
         urgent = f"{event.kind} {event.severity} {event.rank}"
         is_urgent = counted or event.severity in _URGENT or "urgent" in meaning.words
-        return urgent if is_urgent else None
+        return urgent if is_urgent else begins
 
     def _life_points(self, at: float) -> list[Point]:
         life, run, logged = self.life, self.labels, self.logged
