@@ -43,8 +43,8 @@ class Measured:
     """A run's new values since its detectors read it last.
 
     `values`: by quantity and rank (None if the line has none), one value per logged step, in
-    order, with NaN and infinities. `step`: the run's last step. `rank_steps`: each rank's last
-    logged step. `skipped`: the last skipped steps. `checkpoints`: the steps at which the last
+    order, with NaN and infinities. `step`: the run's last step. `taken`: how many its present launch
+    took. `rank_steps`: each rank's last logged step. `skipped`: the last skipped steps. `checkpoints`: the steps at which the last
     checkpoints were saved, rising. `resumed`: the run went back to an earlier step, or began
     another attempt. `begins_anew`: all values are of another training than those before. `at`: Unix
     seconds of the last step, None where only the order of steps is known. `pace`: quantity and rank
@@ -57,6 +57,7 @@ class Measured:
     skipped: Sequence[int]
     checkpoints: Sequence[int]
     resumed: bool
+    taken: int = 0
     begins_anew: bool = False
     at: float | None = None
     pace: tuple[str, int | None] = (DERIVED_STEP_SECONDS, None)

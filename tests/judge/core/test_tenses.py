@@ -243,6 +243,31 @@ def test_where_many_steps_were_skipped_a_loss_that_is_a_number_is_no_reason_to_g
     assert (log.run.skipped_steps, order(log.run)) == (50, "UNKNOWN")
 
 
+@pytest.mark.parametrize(
+    ("first", "launches_anew", "said"),
+    [
+        (901, False, ["50 of 100 steps were skipped"]),
+        (1, True, ["50 of 100 steps were skipped"]),
+        (1, False, []),
+    ],
+    ids=["resumed", "resumed in its log", "same launch"],
+)
+def test_the_share_of_skipped_steps_is_of_those_that_the_launch_took(
+    first: int, launches_anew: bool, said: list[str]
+) -> None:
+    taken = [text for each in range(first, 1001) for text in steps(each, each, f"2.{each % 97:02}")]
+    taken.insert(-100, ATTEMPT.format(2) if launches_anew else "")
+    log = Log().write(taken)
+    for step in range(901, 1000, 2):
+        event = Event(
+            kind="skipped_step", severity="info", run=log.run.name, message="skipped",
+            position=Position("a.log", 1, 0), fields={"step": step},
+        )  # fmt: skip
+        log.monitor.observe([event], log.now)
+    found = [each.text for each in log.end().reasons if each.kind == "finding"]
+    assert found == said
+
+
 BAR = "Train: 100%|██████████| 40/40 [00:40<00:00,  1.00it/s]"
 ABORT = (
     "E0911 16:21:58.831000 325 torch/distributed/elastic/multiprocessing/api.py:869] "

@@ -197,14 +197,15 @@ def test_a_loss_scale_that_halves_and_doubles_has_not_collapsed() -> None:
 
 
 def test_skipped_steps_count_once_the_loss_scale_has_calibrated() -> None:
-    assert dict(skipped_share(299, range(299))) == {}
-    assert dict(skipped_share(1000, range(802, 1002, 2))) == {"skipped_steps_ratio": 0.5}
-    assert dict(skipped_share(1000, range(100))) == {"skipped_steps_ratio": 0.0}
+    assert dict(skipped_share(299, range(299), 299)) == {}
+    assert dict(skipped_share(9000, range(8000, 9000), 299)) == {}, "a scale is found again"
+    assert dict(skipped_share(1000, range(802, 1002, 2), 1000)) == {"skipped_steps_ratio": 0.5}
+    assert dict(skipped_share(1000, range(100), 1000)) == {"skipped_steps_ratio": 0.0}
 
 
 def test_the_share_of_skipped_steps_is_that_of_the_log_when_the_step_is_from_another_file() -> None:
-    ahead = dict(skipped_share(600, range(850, 950)))
-    assert ahead == dict(skipped_share(949, range(850, 950))) == {"skipped_steps_ratio": 1.0}
+    ahead = dict(skipped_share(600, range(850, 950), 600))
+    assert ahead == dict(skipped_share(949, range(850, 950), 949)) == {"skipped_steps_ratio": 1.0}
 
 
 def test_a_checkpoint_is_late_by_the_runs_own_rhythm() -> None:

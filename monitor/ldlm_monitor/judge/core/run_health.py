@@ -145,8 +145,8 @@ def _finding(run: TrainingRun) -> Iterator[ReasonView]:
         text = f"failed after its last step: {failure.message}"
         yield ReasonView(kind="finding", severity="warning", text=text, since=life.ended_at)
     if has_skipped_many(run):
-        of = "" if run.progress.step is None else f" of {run.progress.step}"
-        text = f"{run.progress.skipped_steps}{of} steps were skipped"
+        of = f" of {run.progress.taken}" if run.progress.taken else ""
+        text = f"{run.progress.skipped_of_launch}{of} steps were skipped"
         yield ReasonView(kind="finding", severity="warning", text=text, since=None)
     unseen = dict(run.values.missed()).get("loss") if life.state == "finished" else None
     if unseen is not None:

@@ -55,8 +55,8 @@ def numbers_of(run: TrainingRun) -> Numbers:
 
 
 def has_skipped_many(run: TrainingRun) -> bool:
-    """Whether so many steps were skipped that a loss which is a number shows little."""
-    skipped, taken = run.progress.skipped_steps, run.progress.step or 0
+    """Whether the launch skipped so many steps that a loss which is a number shows little."""
+    skipped, taken = run.progress.skipped_of_launch, run.progress.taken
     is_past_start = skipped > LEVELS or (run.life.ended and skipped > taken / 2)
     return is_past_start and skipped > SKIPPED * taken
 

@@ -119,7 +119,7 @@ class Detectors:
         self._ranks.update_steps(measured.rank_steps)
         if measured.step is not None:
             self._of_steps = [
-                *skipped_share(measured.step, measured.skipped),
+                *skipped_share(measured.step, measured.skipped, measured.taken),
                 *checkpoint_age(measured.step, measured.checkpoints),
             ]
         self.points = list(self._measure())

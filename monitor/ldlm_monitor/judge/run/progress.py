@@ -42,8 +42,9 @@ class Progress:
 
     `rank_steps`: the last step of each rank that logs its own. `meshes`: coordinates of ranks in
     the dimensions of parallelism. `skipped`: the last steps that
-    were skipped, as reported. `checkpoints`: the steps of the last checkpoints, rising. `saved`:
-    how many were saved, the last one to `saved_to` ("": the log has no path).
+    were skipped, as reported. `taken`: the steps of the present launch in its logs, also over
+    epochs that each count their own. `checkpoints`: the steps of the last checkpoints, rising.
+    `saved`: how many were saved, the last one to `saved_to` ("": the log has no path).
     """
 
     def __init__(self, life: Lifecycle) -> None:
@@ -52,7 +53,8 @@ class Progress:
         self.epoch: float | None = None
         self.rank_steps: dict[int, int] = {}
         self.meshes: dict[int, dict[str, int]] = {}
-        self.skipped_steps = 0
+        self.skipped_steps = self.taken = 0
+        self._skipped_before = 0  # by earlier launches
         self.skipped: deque[int] = deque(maxlen=_SKIPPED)
         self.checkpoints: deque[int] = deque(maxlen=_CHECKPOINTS)
         self.saved, self.saved_to = 0, ""
@@ -108,6 +110,15 @@ class Progress:
         if not isinstance(step, int) or step not in self.skipped:
             self.skipped_steps += 1
             self.skipped.append(step if isinstance(step, int) else self.step or 0)
+
+    @property
+    def skipped_of_launch(self) -> int:
+        """How many of the steps `taken` were skipped."""
+        return self.skipped_steps - self._skipped_before
+
+    def launch(self) -> None:
+        """Count the steps that are taken and skipped anew."""
+        self.taken, self._skipped_before = 0, self.skipped_steps
 
     def begin_attempt(self) -> None:
         """Learn the pace anew: what lies between attempts is no step, and nodes may be others."""
@@ -193,6 +204,11 @@ class Progress:
             self._leader = last.rank
         if last.rank == self._leader:  # the other ranks take the steps at about the same time
             self._observe_pace(rows)
+        if self._step is not None and source is self._step[0]:
+            rise = max(last.step - self._step[1], 0)
+            # Up to a log's first step as many were taken as between two, at most.
+            begins = not self.taken and self._life.attempts.number == 1
+            self.taken += rise + (min(self._step[1], rise) if begins else 0)
         self._step = (source, last.step)
         self._life.pace.write_delay = FLUSH_SECONDS if source is ValueSource.TRACKER else 0.0
         self.epoch = last.epoch if last.epoch is not None else self.epoch

@@ -146,6 +146,7 @@ class TrainingRun:
         return Measured(
             values=values,
             step=self.progress.step,
+            taken=self.progress.taken,
             rank_steps=self.progress.rank_steps,
             skipped=list(self.progress.skipped),
             checkpoints=list(self.progress.checkpoints),
@@ -311,6 +312,7 @@ class TrainingRun:
             return None
         self._attempt, self.attempt_began = self.life.attempts.number, judged
         self._events.begin_attempt()
+        self.progress.launch()
         self.values.launch()
         return f"attempt {self._attempt}"
 
