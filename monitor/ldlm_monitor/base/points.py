@@ -43,10 +43,11 @@ class Measured:
     """A run's new values since its detectors read it last.
 
     `values`: by quantity and rank (None if the line has none), one value per logged step, in
-    order, with NaN and infinities. `step`: the run's last step. `taken`: how many its present launch
-    took. `rank_steps`: each rank's last logged step. `skipped`: the last skipped steps. `checkpoints`: the steps at which the last
-    checkpoints were saved, rising. `resumed`: the run went back to an earlier step, or began
-    another attempt. `begins_anew`: all values are of another training than those before. `at`: Unix
+    order, with NaN and infinities. `step`: the run's last step. `taken`: how many its present
+    launch took. `rank_steps`: each rank's last logged step. `skipped`: the last skipped steps.
+    `checkpoints`: the steps at which the last ones were saved, rising. `resumed`: the run went back
+    to an earlier step, or began another attempt. `begins_anew`: all values are of another training
+    than those before. `at`: Unix
     seconds of the last step, None where only the order of steps is known. `pace`: quantity and rank
     whose values give the pace of the run, which changes where a better source or quantity is found.
     """

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ldlm_monitor.logs.history import launches
 from ldlm_monitor.logs.history.launches import join_launches
 from ldlm_monitor.logs.parse.run_names import RunNames
 
@@ -132,6 +133,26 @@ def test_ranks_of_matrices_are_none_of_processes(numbers: tuple[int, ...], tmp_p
 def test_other_numbers_are_those_of_runs(name: str, text: Text, tmp_path: Path) -> None:
     files = {f"sweep/{name.format(at)}.log": text(at) for at in range(3)}
     assert count(joined(tmp_path, files)[0]) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "most"),
+    [
+        (steps, 0),
+        (lambda at: steps(began=at * HOURS), 0),
+        (lambda at: steps().replace("2.4", f"{at}2.4"), 60 * launches.COMPARED),
+    ],
+    ids=["other losses", "other times", "the same first losses"],
+)
+def test_of_many_files_only_those_are_compared_that_may_be_of_one_launch(
+    text: Text, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared = list[object]()
+    proof = launches._proof
+    monkeypatch.setattr(launches, "_proof", lambda *args: compared.append(args) or proof(*args))
+    runs, _ = joined(tmp_path, {f"sweep/exp_{at}.log": text(at) for at in range(60)})
+    assert count(runs) == 60
+    assert len(compared) <= most
 
 
 @pytest.mark.parametrize(

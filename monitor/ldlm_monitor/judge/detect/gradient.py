@@ -84,8 +84,8 @@ FIRST_OVERFLOWS = 4
 LATER_OVERFLOWS = 2
 """Most overflows in a row that are normal later: a doubled scale is halved once or twice."""
 CALIBRATION = 200
-"""First steps of a launch without `skipped_steps_ratio`. A choice: more delay the gauge; in fewer, a dynamic
-loss scale still falls from its initial value, and each fall skips a step."""
+"""First steps of a launch without `skipped_steps_ratio`. A choice: more delay the gauge; in fewer,
+a dynamic loss scale still falls from its initial value, and each fall skips a step."""
 
 
 class LossScaleDetector(Detector):
@@ -158,8 +158,8 @@ def skipped_share(step: int, skipped: Sequence[int], taken: int) -> Iterator[tup
     """`skipped_steps_ratio`: the share of skipped steps in the last 100, after the first 200.
 
     `step` is the run's last step; `skipped` are the steps that were skipped, the last reported
-    one at the end; `taken` counts those of the present launch up to `step`. The last 100 steps are counted from the later of both, as the files that
-    report them can be read at different times.
+    one at the end; `taken` counts those of the present launch up to `step`. The last 100 steps are
+    counted from the later of both, as the files that report them can be read at different times.
     """
     last = max(step, skipped[-1]) if skipped else step
     if taken + last - step >= SKIPPED_STEPS + CALIBRATION:

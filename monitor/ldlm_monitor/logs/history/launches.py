@@ -7,7 +7,7 @@ shows that one wrote them.
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
@@ -30,7 +30,8 @@ EQUAL_STEPS = 10
 """Steps of different losses, all printed alike, that show one launch. A choice: folds and seeds
 agree by chance at a few of two decimals, and a loss that stands still at many."""
 COMPARED = 16
-"""Files of one launch whose losses are compared; of more, times alone. A choice: 0.6 s."""
+"""Files of one launch whose losses are compared; of more, times alone. As many that differ end the
+comparisons of a file with others. A choice: 0.6 s."""
 GAP_SECONDS = 3600.0
 """How long before the first line of one file another may have ended: a choice. Ranks that waited
 for one that died print after their timeout, which is ten to thirty minutes by default."""
@@ -186,6 +187,10 @@ def _join_alike(
     glances = {path: glance(path, disk) for _, path in rest}
     before = Counter(names.origin(path).run for _, path in rest if path not in new)
     free = {path: at for at, path in rest if path in new and not names.is_tied(path)}
+    alike: dict[object, list[str]] = {}
+    for path, at in free.items():
+        for trait in _traits(glances[path], at):
+            alike.setdefault(trait, []).append(path)
     runs: set[str] = set()
     for number, first in rest:
         run = names.origin(first).run
@@ -193,12 +198,9 @@ def _join_alike(
             continue
         runs.add(run)
         free.pop(first, None)
-        mine, joined, why = glances[first], [], ""
-        for path, at in free.items():
-            found = _proof(mine, glances[path], number, at)
-            if found and not _of_two_launches(mine, glances[path]):
-                joined.append((at, path))
-                why = why or found
+        near = {path for trait in _traits(glances[first], number) for path in alike.get(trait, ())}
+        known = {path: free[path] for path in near if path in free}
+        joined, why = _of_one_launch(first, number, known, glances)
         if not joined:
             continue
         is_known = before[run] > 1
@@ -213,6 +215,24 @@ def _join_alike(
             names.tie(path, run, at)
         if not is_known:
             yield f"{_listed(first, [path for _, path in joined])} are one run: {why}"
+
+
+def _of_one_launch(
+    first: str, number: int, others: Mapping[str, int], glances: Mapping[str, Glance]
+) -> tuple[list[tuple[int, str]], str]:
+    """Which of other files, and with which numbers, the launch of the first one wrote; and why."""
+    mine, joined, why, differing = glances[first], list[tuple[int, str]](), "", 0
+    for path in sorted(others, key=others.__getitem__):
+        other, at = glances[path], others[path]
+        if differing >= COMPARED or not _may_be_of_one_launch(mine, other):
+            continue
+        found = _proof(mine, other, number, at)
+        if found and not _of_two_launches(mine, other):
+            joined.append((at, path))
+            why = why or found
+        else:
+            differing += 1
+    return joined, why
 
 
 def _of_two_launches(first: Glance, other: Glance, *, reads: bool = True) -> str:
@@ -235,6 +255,20 @@ def _of_two_launches(first: Glance, other: Glance, *, reads: bool = True) -> str
         if None not in (first.stepped, other.stepped) and apart > LATE_SECONDS:
             return f"both begin at step {begins[0]}, {duration(apart)} apart"
     return ""
+
+
+def _traits(file: Glance, number: int) -> Iterator[object]:
+    """What a file of this number has, of which one must be equal for `_proof`."""
+    yield from file.communicators
+    if len(file.worlds) == 1 and file.ranks == {number}:
+        yield file.worlds
+    if len(file.printed) == SHARED_STEPS:
+        yield file.printed
+
+
+def _may_be_of_one_launch(first: Glance, other: Glance) -> bool:
+    """Whether `_proof` may hold by what is known without their losses."""
+    return first.begins_with(other) or not first.communicators.isdisjoint(other.communicators)
 
 
 def _proof(first: Glance, other: Glance, number: int, at: int) -> str:
