@@ -369,6 +369,13 @@ def test_an_error_with_which_a_log_ends_is_now_though_no_alert_had_the_time_to_f
     assert "Connection closed by peer" in run.because
 
 
+def test_a_log_that_goes_on_after_its_end_has_no_last_words() -> None:
+    log = Log().write([*steps(0, 60), PEER])
+    assert [each.kind for each in log.end().reasons] == ["finding"]
+    run = log.write(steps(61, 120)).run
+    assert [each for each in run.reasons if each.kind == "finding"] == []
+
+
 def test_where_lines_have_no_times_a_time_is_to_be_logged() -> None:
     monitor, data = Monitor(), "".join(f"{text}\n" for text in steps(0, 60)).encode()
     monitor.feed(Chunk("a.log", (1, 1, 0), 0, 1, data, timed=False), START)

@@ -329,3 +329,15 @@ def test_an_old_file_of_the_lowest_number_does_not_part_the_others(tmp_path: Pat
     assert count(runs) == 2
     assert runs["worker_1.log"] == runs["worker_3.log"] != runs["worker_0.log"]
     assert len(notices) == 1
+
+
+def test_a_bug_in_the_comparison_leaves_the_names_of_the_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: str, disk: object) -> None:
+        raise ValueError(path, disk)
+
+    monkeypatch.setattr(launches, "glance", fail)
+    runs, notices = joined(tmp_path, {f"exp_{at}.log": steps(at) for at in range(2)})
+    assert set(runs.values()) == {"exp_0", "exp_1"}
+    assert notices[0].startswith("cannot compare files, and follows them by name: ValueError")

@@ -72,7 +72,7 @@ class Monitor:
         self._schedule = EvaluationSchedule(evaluation_interval, self.engine, self.runs)
         self.evidence = EvidenceFinder(self.runs)
         self._incidents = Incidents(facts_from(self.runs))
-        self._health = HealthBook(self.runs, self._incidents)
+        self._health = HealthBook(self.runs, self._incidents, self._last_word)
         self._past, self._checks = PastAlerts(), checks_of(rules or packaged_set())
         self._explainer = Explainer(self._incidents, self._health)
         self._detectors = DetectorsByRun()
@@ -141,11 +141,10 @@ class Monitor:
         left = [record for path in paths for record in self.parser.finish(path)]
         transitions += self.observe(left, now) + self.advance(now)
         self.runs.finish(now)
-        for run in self.runs:
-            of_run = [each for each in self._events.items() if each.run == run.name]
-            if (word := last_word(run, of_run)) is not None:
-                self._health.last_words[run.name] = word
         return transitions + self._evaluate(max(now, self.clock))
+
+    def _last_word(self, run: TrainingRun) -> Event | None:
+        return last_word(run, self._events.of_run(run.name))
 
     def due(self) -> float | None:
         """When `tick` must be called at the latest (Unix seconds); None if no timer runs."""

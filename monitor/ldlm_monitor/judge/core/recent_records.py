@@ -41,6 +41,10 @@ class RecentRecords(Generic[_T]):
             self._sorted = tuple(item for _, item in sorted(found, key=lambda each: each[0]))
         return self._sorted
 
+    def of_run(self, run: str) -> list[_T]:
+        """The items of a run, the newest last."""
+        return [item for _, item in self._by_run.get(run, ())]
+
 
 def alerted_run(transition: Transition) -> str:
     """The run of an alert's labels; "" if it is of none."""

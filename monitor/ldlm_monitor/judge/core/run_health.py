@@ -1,6 +1,6 @@
 """The one answer to how a run is now: a level, and the reasons for it, which every view prints."""
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -47,15 +47,20 @@ class HealthBook:
 
     What is over counts as a warning while its alert fires, as everything that happened before a run
     finished; what its last values are stays. An ended run keeps the worst health since its end,
-    because its alerts then resolve. `last_words`: of logs that were read to their ends, the errors
-    that no step followed, by run.
+    because its alerts then resolve. `last_word`: the error that no step of a run followed, which
+    counts once none can: the run has ended, or its logs have.
     """
 
-    def __init__(self, fleet: Fleet, incidents: Incidents) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        incidents: Incidents,
+        last_word: Callable[[TrainingRun], Event | None],
+    ) -> None:
         self._fleet = fleet
+        self._last_word = last_word
         self._incidents = incidents
         self._of: dict[str, RunHealth] = {}
-        self.last_words: dict[str, Event] = {}
         self._ended: dict[str, float] = {}  # by run, the end of which `_of` has the health
         self._firing: FiringByRun = {}
         self._alerts: dict[str, tuple[int, ...]] = {}  # by run, the ids of its firing alerts
@@ -110,8 +115,9 @@ class HealthBook:
         ]
         reasons += [] if reasons and run.life.ended else _finding(run)
         reasons += (_of_alert(each, self._is_over(run, each)) for each in alerts)
-        if not reasons and run.life.state != "finished":
-            reasons += _last_words(self.last_words.get(run.name))
+        is_over = run.life.ended or run.is_read
+        if not reasons and is_over and run.life.state != "finished":
+            reasons += _last_words(self._last_word(run))
         if not reasons:
             return _WELL
         reasons.sort(key=lambda each: -_rank(each.severity))

@@ -31,7 +31,8 @@ _MAX_RANKS = 65536  # `ranks` has only lower ones: no training has as many, a fo
 class TrainingRun:
     """The state of one run. `ranks`: the ranks that logged a record.
 
-    `attempt_began`: when (Unix seconds) an attempt after the first was seen to begin.
+    `attempt_began`: when (Unix seconds) an attempt after the first was seen to begin. `is_read`:
+    its logs have ended.
     """
 
     def __init__(self, name: str, started: float, stall: Stall, first: Position) -> None:
@@ -58,6 +59,7 @@ class TrainingRun:
         self._begins_anew = False
         self._attempt = 1
         self.attempt_began: float | None = None
+        self.is_read = False
         self.began: Position | None = None  # where an event began the present attempt
 
     def observe(
@@ -70,7 +72,7 @@ class TrainingRun:
         `judged`: Unix seconds, from which alerts count; later than the times where a line's clock
         is behind. `timed`: they were written at their times; if false, those are an order.
         """
-        self.life.timed = timed or found[0].first.time is not None
+        self.life.timed, self.is_read = timed or found[0].first.time is not None, False
         self._changed()
         (item, (at, *_), _), *_ = found
         if isinstance(item, Event):
@@ -129,6 +131,7 @@ class TrainingRun:
     def finish(self, at: float) -> None:
         """Process the end of the input: no record follows that could refute an assumed end."""
         self.life.finish(at)
+        self.is_read = True
         self._changed()
 
     def measured(self) -> Measured:

@@ -5,6 +5,7 @@ launches. Names that differ in any other number are those of many launches, unle
 shows that one wrote them.
 """
 
+import logging
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -39,6 +40,8 @@ LATE_SECONDS = 600.0
 """How far apart the ranks of one launch may show the same first step: a choice; they take it
 together, and the clocks of nodes differ by less."""
 
+log = logging.getLogger(__name__)
+
 _SAME_PLACE = "both are of the same rank and node"
 _SWEEP = "ranks count from 0, and nothing shows that these are of one launch"
 
@@ -55,10 +58,27 @@ def join_launches(
 
     `followed`: all files, in any order. Without `joins`, every file of a rank or node that its path
     gives to a run of several is a run of its own. Raises `TimeoutError` for a file system that does
-    not answer.
+    not answer. For any other, a bug of ours, the names stand that the paths give.
     """
     if names.is_given:
         return
+    try:
+        yield from _joined(fresh, followed, names, joins=joins, disk=disk)
+    except TimeoutError:
+        raise
+    except Exception as fault:  # files are followed and judged all the same
+        log.debug("cannot compare files", exc_info=fault)
+        yield f"cannot compare files, and follows them by name: {type(fault).__name__}: {fault}"
+
+
+def _joined(
+    fresh: Collection[Path],
+    followed: Iterable[Path],
+    names: RunNames,
+    *,
+    joins: bool,
+    disk: Disk,
+) -> Iterator[str]:
     new, paths = {*map(str, fresh)}, [*map(str, sorted(followed))]
     of_processes = [path for path in paths if _is_of_a_process(path)]
     if not joins:

@@ -84,7 +84,6 @@ class Inputs:
         self._monitor = monitor
         self._seeks_companions = companions
         self._joins = joins
-        self._has_failed = False
         self.followed: dict[Path, Path] = {}
         self._names: set[Path] = set()
         self._named: set[str] = set()
@@ -156,10 +155,6 @@ class Inputs:
                 self._say(notice)
         except TimeoutError:  # their names stand for what they hold
             return
-        except Exception as fault:  # a bug must not end the monitor: their names stand
-            if not self._has_failed:
-                log.exception("cannot compare files, and follows them by name: %s", fault)
-            self._has_failed = True
 
     def _matching(self, now: float, known: Callable[[], Iterable[Known]]) -> Iterator[NewFile]:
         paths = [path for path in self.patterns.files() if path not in self._names]
