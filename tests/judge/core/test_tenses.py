@@ -376,6 +376,19 @@ def test_a_log_that_goes_on_after_its_end_has_no_last_words() -> None:
     assert [each for each in run.reasons if each.kind == "finding"] == []
 
 
+@pytest.mark.parametrize(("code", "health"), [(79, "WARNING"), (31, "HEALTHY"), (63, "HEALTHY")])
+def test_a_fault_of_the_gpu_that_a_run_survived_is_a_warning_while_it_goes_on(
+    code: int, health: str
+) -> None:
+    """31 is the program's own, 63 a count; an alert of either is over after ten minutes."""
+    log = Log().write([*steps(0, 60), f"NVRM: Xid (PCI:0000:9b:00): {code}, pid=9, name=py, x"])
+    taken = [text for each in range(61, 181) for text in steps(each, each, f"2.{each % 97:02}")]
+    run = log.write(taken, every=6.0).run
+    assert (run.health, order(run)) == (health, "")
+    assert run.because.endswith("look at that GPU at its next stop") == (code == 79)
+    assert "Xid (PCI:0000:9b:00)" in run.because or code != 79
+
+
 def test_where_lines_have_no_times_a_time_is_to_be_logged() -> None:
     monitor, data = Monitor(), "".join(f"{text}\n" for text in steps(0, 60)).encode()
     monitor.feed(Chunk("a.log", (1, 1, 0), 0, 1, data, timed=False), START)

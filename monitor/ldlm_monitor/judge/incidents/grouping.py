@@ -147,6 +147,7 @@ class Incidents:
     def reasons(self, name: str, at: float) -> Iterator[tuple[ReasonView, bool]]:
         """The run's incidents that are open, or with which it ended, as reasons of its health.
 
+        Also that it survived a GPU's fault, while it goes on.
         Beside each, whether it is of numbers alone, which later ones show to have passed.
         """
         if name not in self._runs:
@@ -156,6 +157,8 @@ class Incidents:
         for incident in run.current():
             if incident.shows and incident.state == "open" and facts.state != "finished":
                 yield incident.reason(facts, at), incident is run.numerics
+            elif facts.state not in ENDED_STATES and (fault := incident.survived_fault(facts, at)):
+                yield fault, False
 
     def answer(self, name: str, key: str, at: float) -> Answer | None:
         """What the run's incident to which the firing alert `key` belongs answers; None without."""

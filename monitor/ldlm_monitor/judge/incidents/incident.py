@@ -212,6 +212,15 @@ class Incident:
         text = view.title + ("" if view.confidence == "none" else f" ({view.confidence})")
         return ReasonView(kind="incident", severity=self.severity, text=text, since=view.began_at)
 
+    def survived_fault(self, run: RunFacts, at: float) -> ReasonView | None:
+        """That the run went on after a fault of a GPU itself, which the next stop is to mend."""
+        clue = self.judgement(run, at).verdict.clue if self.state == "recovered" else None
+        if clue is None or clue.meaning.fault != "gpu" or clue.severity != "critical":
+            return None
+        view = self.view(run, at)
+        text = f"{view.title}; the run goes on: look at that GPU at its next stop"
+        return ReasonView(kind="incident", severity="warning", text=text, since=view.began_at)
+
     def view(self, run: RunFacts, at: float) -> IncidentView:
         """The incident for people and programs, built again only if something in it changed."""
         judgement = self.judgement(run, at)
