@@ -226,6 +226,15 @@ def test_a_nan_after_which_no_loss_was_a_number_is_now(after: list[str], decisio
     assert (run.state, run.health, order(run)) == ("finished", "CRITICAL", decision)
 
 
+@pytest.mark.parametrize("lasts", [1, 30])
+def test_a_loss_that_rose_to_a_huge_number_before_it_was_none_is_not_sound(lasts: int) -> None:
+    usual = [text for each in range(1, 61) for text in steps(each, each, f"2.{each:02}")]
+    log = Log().write([*usual, *steps(61, 60 + lasts, "2.75e15"), *steps(61 + lasts, 99, "NaN")])
+    decision = log.run.decision
+    assert decision is not None
+    assert (decision.decision, decision.skip_steps) == ("ROLLBACK", (61, 61 + lasts))
+
+
 def test_where_many_steps_were_skipped_a_loss_that_is_a_number_is_no_reason_to_go_on() -> None:
     lines = [
         text

@@ -9,8 +9,9 @@ from ldlm_monitor.judge.incidents.decision_table import Numbers
 from ldlm_monitor.judge.run.training_run import TrainingRun
 
 SPIKE: Final = 2.0
-"""Multiple of the median loss from which the losses before a NaN are of its spike. A choice: the
-spikes in the figures of PaLM (arXiv 2204.02311, 5.1) are above it, noise of batches is not."""
+"""Multiple of the median loss, of the last ones or of the attempt, from which the losses before a
+NaN are of its spike. A choice: the spikes in the figures of PaLM (arXiv 2204.02311, 5.1) are above
+it, noise of batches is not."""
 EARLY: Final = 20
 """Logged losses up to which no trainer has saved a checkpoint that no line shows:
 a choice; of more, most save by steps that they do not log."""
@@ -85,7 +86,8 @@ def rollback(run: TrainingRun) -> tuple[int | None, tuple[int, int] | None]:
     if bad == end:
         return None, None
     sound = bad - 1
-    while sound > begin and _is_spike(curve, sound):
+    level = median([*filter(math.isfinite, curve.means[begin:bad])] or [math.inf])
+    while sound > begin and _is_spike(curve, sound, level):
         sound -= 1
     last = curve.steps[bad]
     first = min(curve.steps[sound] + 1 if sound >= 0 else last, last)
@@ -95,6 +97,9 @@ def rollback(run: TrainingRun) -> tuple[int | None, tuple[int, int] | None]:
     return max(sure, default=None), (first, last)
 
 
-def _is_spike(curve: CurveView, index: int) -> bool:
+def _is_spike(curve: CurveView, index: int, level: float) -> bool:
+    """Whether a loss is far above those before it, or above the attempt's `level`, as where it
+    stays there.
+    """
     usual = [mean for mean in curve.means[max(index - BEFORE, 0) : index] if math.isfinite(mean)]
-    return len(usual) >= 3 and curve.highs[index] > SPIKE * median(usual) > 0
+    return len(usual) >= 3 and curve.highs[index] > SPIKE * min(median(usual), level) > 0
