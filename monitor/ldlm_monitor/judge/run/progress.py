@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TypeAlias
 
@@ -60,6 +60,7 @@ class Progress:
         self.saved, self.saved_to = 0, ""
         self._step: tuple[ValueSource, int] | None = None
         self._leader: int | None = None
+        self._counted: int | None = None  # its last step
         self._recent: deque[tuple[float, int]] = deque(maxlen=PACE_STEPS)
         self._durations = StepDurations()
         self._rank_seen: dict[int, tuple[float, str | None]] = {}
@@ -201,17 +202,23 @@ class Progress:
         if self._step is not None and source > self._step[0]:
             return
         if self._step is None or source < self._step[0]:
-            self._leader = last.rank
+            self._leader, self._counted = last.rank, None
         if last.rank == self._leader:  # the other ranks take the steps at about the same time
             self._observe_pace(rows)
-        if self._step is not None and source is self._step[0]:
-            rise = max(last.step - self._step[1], 0)
-            # Up to a log's first step as many were taken as between two, at most.
-            begins = not self.taken and self._life.attempts.number == 1
-            self.taken += rise + (min(self._step[1], rise) if begins else 0)
+            self._count(rows.steps)
         self._step = (source, last.step)
         self._life.pace.write_delay = FLUSH_SECONDS if source is ValueSource.TRACKER else 0.0
         self.epoch = last.epoch if last.epoch is not None else self.epoch
+
+    def _count(self, steps: Sequence[int]) -> None:
+        """Count the leader's rising `steps`, and those between, as taken."""
+        known = steps[0] if self._counted is None else self._counted
+        rise = max(steps[0] - known, 0) + steps[-1] - steps[0]
+        # Up to a log's first step as many were taken as between two, at most.
+        between = steps[1] - steps[0] if len(steps) > 1 and known == steps[0] else rise
+        begins = not self.taken and self._life.attempts.number == 1
+        self.taken += rise + (min(known, between) if begins else 0)
+        self._counted = steps[-1]
 
     def _observe_pace(self, rows: FileRows) -> None:
         steps, known = rows.steps, self._recent[-1][1] if self._recent else -1
