@@ -136,3 +136,21 @@ def test_of_files_that_join_those_that_were_written_last_are_judged_first(
         folder.wait(0.1)
         order += [run.name for run in folder.watching.pump.monitor.runs if run.name not in order]
     assert [name[10:14] for name in order] == ["0121", "0122", "0120"]
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_files_that_were_empty_when_they_were_found_join_once_they_are_written(
+    folder: Folder, together: bool
+) -> None:
+    paths = [folder.path / f"exp_{rank}.log" for rank in range(2)]
+    for path in paths:
+        append(path, "", folder.now)
+    folder.wait(1.0)
+    for rank, path in enumerate(paths):
+        head = f"2026-01-29 10:15:00 [rank{rank}]: world_size: 2\n"
+        append(path, head + stamped(36_901, 20), folder.now)
+        folder.wait(0.0 if together else 1.0)
+    for _ in range(4):
+        folder.wait(1.0)
+    (run,) = folder.watching.pump.snapshot.runs
+    assert sorted(run.files) == sorted(map(str, paths))

@@ -89,6 +89,7 @@ class Inputs:
         self._named: set[str] = set()
         self._said: set[str | Apart] = set()
         self._doubted: dict[Path, float] = {}
+        self._unread: set[Path] = set()  # found empty, and no record was read since
         self._seek: dict[Path, tuple[float, float]] = {}  # next search; when its run still started
         self._seek_at = -math.inf
         self.search: Generator[None, None, _Claims] | None = None
@@ -138,17 +139,28 @@ class Inputs:
             self._folders = {each: min(self._changed(each), settled) for each in folders}
             fresh += self._matching(now, known)
             self._scan_at += SCAN_SHARE * (time.perf_counter() - started)
-        if fresh:
-            self._join(fresh)
+        new = [each.path for each in fresh if each.is_new]
+        filled = [*self._filled()]
+        self._unread.update(path for path in new if not self._size(path))
+        if new or filled:
+            self._join([*new, *filled])
         if fresh and self.search is not None:  # that search leaves the new files out
             fresh += self._companions(now, math.inf)
         if self._seeks_companions and (fresh or now >= self._seek_at):
             fresh += self._companions(now, math.inf if fresh else SEARCH_SECONDS)
         return fresh
 
-    def _join(self, fresh: list[NewFile]) -> None:
-        """Give new files the runs of their launches."""
-        new = [each.path for each in fresh if each.is_new]
+    def _filled(self) -> Iterator[Path]:
+        """Files that were empty when they were found, have bytes now, and no record yet."""
+        for path in [*filter(self._size, self._unread)]:
+            run = self._run_of(path)
+            if run is not None and str(path) in run.files:
+                self._unread.discard(path)
+            else:
+                yield path
+
+    def _join(self, new: Collection[Path]) -> None:
+        """Give files of which nothing was read yet the runs of their launches."""
         try:
             names, files = self._monitor.names, self.followed.values()
             for notice in join_launches(new, files, names, joins=self._joins, disk=self._disk):
@@ -318,6 +330,12 @@ class Inputs:
         run = self._run_of(path)
         has_steps = run is not None and run.life.progress_step is not None
         return has_steps or has_losses(path, self._disk)
+
+    def _size(self, path: Path) -> int:
+        try:
+            return self._disk.stat(path).st_size
+        except OSError:
+            return 0
 
     def _changed(self, folder: Path) -> int:
         try:
