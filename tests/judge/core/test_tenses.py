@@ -104,7 +104,7 @@ def test_an_alert_that_fires_on_with_another_severity_is_not_over() -> None:
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_in_whatever_order_its_rules_stand(order: int) -> None:
-    (stalled, *_) = Log().write(rows(1, 90, loss="2.5", total_steps="5000")).wait(60.0).changes
+    (stalled, *_) = Log().write(rows(1, 94, loss="2.5", total_steps="5000")).wait(60.0).changes
     over = replace(stalled, state="resolved", previous="firing", time=START + 9.0)
     goes_on = replace(stalled, time=START + 9.0, labels={**stalled.labels, "severity": "info"})
     book = PastAlerts()

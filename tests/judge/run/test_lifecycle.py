@@ -71,20 +71,22 @@ class TestStalls:
         assert life.state == "stalled"
 
     def test_between_ordinary_steps_a_stall_is_a_hang_and_needs_no_other_timer(self) -> None:
-        life = running(91)
-        assert life.hang_limit == life.stall_limit == 30
-        life.tick(120.1)
+        life = running(93)
+        assert life.hang_limit == life.alert_limit == life.stall_limit == 30
+        life.tick(122.1)
         assert life.due() is None
-        observe(life, sample(91), 200.0)
+        observe(life, sample(93), 200.0)
         assert life.due() == 230
 
     def test_at_the_first_of_a_round_number_of_steps_a_hang_is_reported_by_another_timer(
         self,
     ) -> None:
         life = running(1000)
-        assert (life.stall_limit, life.hang_limit) == (30, 1800)
+        assert (life.stall_limit, life.alert_limit, life.hang_limit) == (30, 600, 1800)
         life.tick(1029.1)
-        assert (life.state, life.due()) == ("stalled", 999 + 1800)
+        assert (life.state, life.due()) == ("stalled", 999 + 600)
+        life.tick(1599.1)
+        assert life.due() == 999 + 1800
         life.tick(2799.1)
         assert life.due() is None
         observe(life, sample(1000), 3000.0)
@@ -111,6 +113,17 @@ class TestStalls:
             observe(life, sample(step), step + 1.0)
         life.observe_event(event("checkpoint_saved"), 1001.0)
         assert (life.stall_limit, life.hang_limit) == (31, 1800)
+
+    def test_an_evaluation_that_is_logged_when_it_is_over_is_expected_after_as_many_steps(
+        self,
+    ) -> None:
+        life = running(70)
+        observe(life, sample(69, eval_loss=2.0), 109.0)
+        for step in range(70, 140):
+            observe(life, sample(step), step + 40.0)
+        assert (life.stall_limit, life.hang_limit) == (2 * 41, 2 * 41)
+        observe(life, sample(140), 181.0)
+        assert life.stall_limit == 30
 
     def test_words_of_an_end_are_waited_for_no_longer_than_a_stall(self) -> None:
         life = running(1000)

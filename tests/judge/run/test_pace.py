@@ -125,6 +125,14 @@ def test_a_pause_that_nobody_announced_is_expected_again_after_as_many_steps() -
     assert pace.expected_pause(937) == pace.expected_pause(1001) == pace.expected_pause(1000) == 0
 
 
+def test_a_pause_that_was_expected_takes_no_place_of_another_rhythm() -> None:
+    pace = Pace(Stall())
+    for step in range(100, 2000, 100):
+        pace.learn_unannounced(step, 1, 120.0)
+    pace.learn_unannounced(1970, 1, 900.0)
+    assert (pace.expected_pause(2000), pace.expected_pause(2 * 1970)) == (240, 1800)
+
+
 def test_a_long_pause_that_ended_twice_by_itself_is_usual() -> None:
     pace = learned(1.0)
     usual = pace.limit("running")

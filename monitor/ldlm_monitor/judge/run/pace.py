@@ -4,7 +4,7 @@ import math
 from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import cast
 
@@ -149,17 +149,20 @@ class Pace:
 
         `explained_by`: "evaluating" or "checkpointing". `stalled`: the run was, before the second.
         """
+        explained = explained_by or ("" if phase == "running" else phase)
+        is_pause = phase != "starting" and seconds > self.limit("running")
+        has_place = step is not None and stride > 0
+        if is_pause and has_place:
+            # What explains it may have come when it was over, as an evaluation's results do.
+            self.learn_unannounced(step, stride, seconds)
         if explained_by is not None or phase == "starting":
-            self.learn_pause(explained_by or phase, seconds)
-        elif phase != "running":
+            self.learn_pause(explained, seconds)
+        if explained:
             return
-        elif seconds > self.limit("running"):
+        if is_pause:
             self.survive(seconds)
-            if step is not None and stride:
-                self.learn_unannounced(step, stride, seconds)
-            else:  # the first between two steps, or of a log that counts none
-                self.learn_gaps((seconds,))
-        elif not stalled:
+        # Else the first between two steps, or of a log that counts none.
+        if not (is_pause and has_place) and (is_pause or not stalled):
             self.learn_gaps((seconds,))
 
     def learn_pause(self, phase: str, seconds: float) -> None:
@@ -172,23 +175,27 @@ class Pace:
         self._survived = max(longest, seconds), max(second, min(longest, seconds))
 
     def learn_unannounced(self, step: int, stride: int, seconds: float) -> None:
-        """Add an unexplained pause after `step`; `stride` is the distance between logged steps.
+        """Add a pause after `step`; `stride` is the distance between logged steps.
 
-        Steps may be counted from 0 or from 1, so both rhythms are stored.
+        It confirms the rhythms that let it be expected, or is the first of another. Steps may be
+        counted from 0 or from 1, so both are stored.
         """
-        for ahead in (0, stride):
-            rhythm = (step + ahead, ahead)
+        known = [(step + ahead, ahead) for ahead in (0, stride)]
+        if seconds <= self.expected_pause(step):
+            known = list(self._at(step))
+        for rhythm in known:
             if step > 0 and (rhythm in self._rhythms or len(self._rhythms) < RHYTHMS):
                 self._rhythms[rhythm] = max(seconds, self._rhythms.get(rhythm, 0.0))
 
     def expected_pause(self, step: int) -> float:
         """Seconds that an evaluation or checkpoint after `step` may take; 0 if none is known."""
-        longest = [
-            seconds
-            for (period, ahead), seconds in self._rhythms.items()
-            if (step + ahead) % period == 0
-        ]
-        return 2 * max(longest, default=0.0)
+        return 2 * max((self._rhythms[each] for each in self._at(step)), default=0.0)
+
+    def _at(self, step: int) -> Iterator[tuple[int, int]]:
+        """The rhythms that have a pause after `step`."""
+        for period, ahead in self._rhythms:
+            if (step + ahead) % period == 0:
+                yield period, ahead
 
     @property
     def least(self) -> float:

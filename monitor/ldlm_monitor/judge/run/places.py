@@ -14,8 +14,8 @@ that are passed over."""
 LEADS: Final = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 7.5, 8, 9)
 """First digits of the numbers of steps after which people evaluate and save, times a power of ten;
 powers of two are others. A choice: more make more steps the first of a period (of 10,000 steps 1 in
-150 is), fewer miss periods."""
-LEAST_PERIOD: Final = 100
+130 is), fewer miss periods."""
+LEAST_PERIOD: Final = 50
 """Steps of the shortest period. A choice: who evaluates more often has short evaluations."""
 STRIDES: Final = 10
 """Logged steps of the shortest period, where only some steps are logged. A choice: fewer make each
