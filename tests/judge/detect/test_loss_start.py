@@ -12,11 +12,13 @@ from ldlm_monitor.judge.detect.loss_start import StartDetector
 STEPS = 800
 
 
-def at_start(losses: Sequence[float], batch: int = 1) -> float:
+def at_start(
+    losses: Sequence[float], batch: int = 1, gauge: str = "loss_start_rows"
+) -> float:
     detector = StartDetector()
     for first in range(0, len(losses), batch):
         detector.update(losses[first : first + batch])
-    return dict(detector.measures()).get("loss_start_ratio", 0.0)
+    return dict(detector.measures()).get(gauge, 0.0)
 
 
 def noisy(level: float, noise: float, steps: int = STEPS, fall: float = 0.0) -> list[float]:
@@ -29,25 +31,36 @@ def noisy(level: float, noise: float, steps: int = STEPS, fall: float = 0.0) -> 
 @pytest.mark.parametrize("classes", [2, 3, 4, 10, 100, 1000, 32000, 50257, 262144])
 @pytest.mark.parametrize("batch", [1, 7, STEPS])
 def test_a_guess_among_classes_is_found_however_its_values_come(classes: int, batch: int) -> None:
-    assert at_start(noisy(math.log(classes), 0.001), batch) == STEPS / 600
+    assert at_start(noisy(math.log(classes), 0.001), batch) == STEPS
 
 
 def test_the_first_updates_of_a_wrong_scale_do_not_hide_it() -> None:
-    assert at_start([90.0, 40.0, 15.0, math.nan, *noisy(10.82, 0.005)]) > 1
+    assert at_start([90.0, 40.0, 15.0, math.nan, *noisy(10.82, 0.005)]) == STEPS + 3
 
 
-def test_it_is_not_found_before_a_warm_up_is_over() -> None:
-    assert 0 < at_start(noisy(10.82, 0.005, 400)) < 1
+def test_means_of_many_steps_are_quiet_so_that_forty_show_it_and_noisy_losses_take_more() -> None:
+    assert at_start(noisy(2.303, 0.001, 40)) == 40
+    assert at_start(noisy(2.303, 0.001, 39)) == 0
+    assert at_start(noisy(2.303, 0.012, 60)) == 0
+    assert at_start(noisy(2.303, 0.012, 160)) == 160
+
+
+@pytest.mark.parametrize("classes", [25, 64, 77])
+def test_a_loss_without_noise_is_a_guess_among_any_number_of_classes(classes: int) -> None:
+    assert at_start(noisy(1.002 * math.log(classes), 0.001)) == STEPS
+    assert at_start(noisy(1.002 * math.log(classes), 0.008)) == 0
 
 
 @pytest.mark.parametrize("level", [0.05, 0.5, 0.75, 1.0, 1.5, 2.6, 3.3, 4.2, 17.0, 120.0])
 def test_a_flat_loss_of_another_level_is_that_of_a_trained_model(level: float) -> None:
     assert at_start(noisy(level, 0.003)) == 0
+    assert at_start(noisy(level, 0.003), gauge="loss_flat_rows") == STEPS
 
 
 @pytest.mark.parametrize("level", [0.693, 2.303, 10.82])
 def test_a_loss_that_falls_slowly_has_left_its_start(level: float) -> None:
-    assert at_start(noisy(level, 0.005, fall=0.03)) == 0
+    fallen = noisy(level, 0.005, fall=0.03)
+    assert at_start(fallen) == at_start(fallen, gauge="loss_flat_rows") == 0
 
 
 def test_a_loss_that_has_left_its_start_does_not_come_back_to_it() -> None:

@@ -1,4 +1,4 @@
-"""Whether the loss ever left the level of a model that has learned nothing."""
+"""Whether the loss ever left its start, and whether that is the level of a guess."""
 
 import math
 from collections.abc import Iterator
@@ -9,13 +9,17 @@ from ldlm_monitor.judge.detect.window import Groups, RecentValues, Values, finit
 
 SETTLED = 20
 """First logged steps that are left out: the first updates of a wrong scale move the loss."""
+GROUP = 20
+"""Logged steps whose median is compared with the level. A choice: more find a fall later, the noise
+moves fewer."""
 LEVEL = 100
-"""Logged steps whose median is a level. A choice: more find it later, the noise moves fewer."""
-LEAST = 600
-"""Logged steps without a fall. A choice: more find it later, fewer are the first of a warm-up."""
+"""Most logged steps whose median is the level. A choice: of more, a slow fall is in the level."""
 FALL = 0.01
-"""A level that differs by so much has left the start. The median of 100 values with a spread of
-`QUIET` errs by a quarter of it; a warm-up from 0 lets a loss fall by more before `LEAST`."""
+"""A median that differs by so much from the level, and by `SURE` of its errors, has left it."""
+SURE = 2.0
+"""Standard errors of a median that are no difference: one in twenty is larger by chance."""
+MEDIAN_ERROR = 1.25
+"""Standard error of the median of n normal values, times the root of n, over their deviation."""
 UNTRAINED = (5.0, 12.7)
 """Cross-entropies of a guess among 150 to 320,000 classes: no trained model has them, and more have
 only sums of losses."""
@@ -23,31 +27,39 @@ CLASSES = (*range(2, 11), 20, 100)
 """Numbers of classes, of which a guess has the cross-entropy ln(n): 0.693, 1.099, ... A choice:
 of more numbers one is near to any loss."""
 NEAR = 0.001
-"""Greatest distance from ln(n), as a share of it: a choice; with a larger one other flat losses are
-near to one of `CLASSES` by chance."""
+"""Greatest distance from ln(n), as a share of it and beyond the error of the level: a choice; with a
+larger one other flat losses are near to one of `CLASSES` by chance."""
 QUIET = 0.02
 """Greatest spread, as a share of the level: a guess has the same loss for all data, but for what
 its first weights make of it."""
+SILENT = 0.0025
+"""Spread below which a level above `MANY` is a guess of any number of classes. A choice: batches of
+a trained model differ by more, a guess among shuffled labels by less."""
+MANY = math.log(19)
+"""From here on each level is near to the ln(n) of an integer."""
 
 
 class StartDetector(Detector):
-    """`loss_start_ratio`: logged steps at the level of a guess, over those that learning takes.
+    """Logged steps for which the loss stands where it began: `loss_flat_rows` counts them.
 
-    A guess among n classes has the cross-entropy ln(n). The level is the median of the logged steps
-    21 to 120; it is one of a guess if it lies in `UNTRAINED`, or is ln(n) of a usual n, with hardly
-    any spread. The gauge is count / 600 until the median of 100 steps differs by 1 %; then, or
-    where the level is another, there is none.
+    The level is the median of the logged steps 21 to 120, or of those that there are, once its
+    standard error is below a quarter of 1 %. There is no gauge any more once the median of 20 steps
+    differs by 1 % and by two of its errors. `loss_start_rows` is the same count where the level is
+    that of a guess, which has the cross-entropy ln(n) among n classes: it lies in `UNTRAINED`, or is
+    ln(n) of a usual n, with hardly any spread; or it is above ln(19) with none.
     """
 
     quantity = "loss"
     gauges: ClassVar[Gauges] = {
-        "loss_start_ratio": "Logged steps at the loss of a guess over those that learning takes.",
+        "loss_flat_rows": "Logged steps for which the loss stands where it began.",
+        "loss_start_rows": "Logged steps for which the loss stands at the level of a guess.",
     }
 
     def __init__(self) -> None:
         self._first = RecentValues(SETTLED + LEVEL)
-        self._levels = Groups(LEVEL)
-        self._level: float | None = None
+        self._groups = Groups(GROUP)
+        self._medians: list[float] = []
+        self._level = self._noise = 0.0
         self._count = 0
         self._left = False
 
@@ -56,28 +68,45 @@ class StartDetector(Detector):
         if self._left:
             return
         values = finite(values)
+        rest = values[max(SETTLED - self._count, 0) :]
         self._count += len(values)
-        if self._level is None:
-            rest = SETTLED + LEVEL - len(self._first)
-            self._first.extend(values[:rest])
-            if len(self._first) < SETTLED + LEVEL:
-                return
-            values = values[rest:]
+        grows = len(self._first) < SETTLED + LEVEL
+        self._first.extend(values[: SETTLED + LEVEL - len(self._first)])
+        self._medians += map(median, self._groups.extend(rest))
+        if not self._medians:
+            return
+        if grows:
             first = self._first.values[SETTLED:]
             self._level = median(first)
-            self._left = not _is_a_guess(self._level, spread(first, self._level))
-        for hundred in self._levels.extend(values):
-            self._left = self._left or abs(median(hundred) / self._level - 1) > FALL
+            self._noise = spread(first, self._level) / max(abs(self._level), math.ulp(1.0))
+        if self._level <= 0:
+            self._left = len(self._first) == SETTLED + LEVEL
+            return
+        # A level of few steps is not yet sure, so what was compared with it is compared again.
+        limit = FALL + SURE * _error(self._noise, GROUP)
+        self._left = any(abs(each / self._level - 1) > limit for each in self._medians)
+        if not grows:
+            self._medians = self._medians[-1:]
 
     def measures(self) -> Iterator[tuple[str, float]]:
-        """The gauge without its prefix `ldlm_detect_`, and its value, while it is at its start."""
-        if self._level is not None and not self._left:
-            yield "loss_start_ratio", self._count / LEAST
+        """The gauges without their prefix `ldlm_detect_`, and their values, while it is there."""
+        known = len(self._first) - SETTLED
+        if self._left or not self._medians or self._level <= 0:
+            return
+        error = _error(self._noise, known)
+        if error <= FALL / 4:
+            yield "loss_flat_rows", self._count
+            if _is_a_guess(self._level, self._noise, SURE * error):
+                yield "loss_start_rows", self._count
 
 
-def _is_a_guess(level: float, noise: float) -> bool:
-    if noise > QUIET * level:
-        return False
-    guesses = (math.log(classes) for classes in CLASSES)
+def _error(noise: float, count: int) -> float:
+    return MEDIAN_ERROR * noise / math.sqrt(count)
+
+
+def _is_a_guess(level: float, noise: float, error: float) -> bool:
     low, high = UNTRAINED
-    return low <= level <= high or any(abs(level / each - 1) < NEAR for each in guesses)
+    if (noise <= SILENT and MANY <= level <= high) or (noise <= QUIET and low <= level <= high):
+        return True
+    guesses = (math.log(classes) for classes in CLASSES)
+    return noise <= QUIET and any(abs(level / each - 1) < NEAR + error for each in guesses)

@@ -1,9 +1,10 @@
 """Quantities that stand at exactly 0: learning rate, gradient norm, spread of rewards."""
 
+import math
 from array import array
 from collections.abc import Iterator
 from decimal import Decimal
-from itertools import chain
+from itertools import accumulate, chain
 from typing import ClassVar
 
 from ldlm_monitor.judge.detect.detector import Detector, Gauges
@@ -20,9 +21,9 @@ LEAST_UNITS = 20
 LEAST_SHARE = 10_000
 """Where values so many times smaller than the largest are logged, what is logged as 0 has no
 effect. A choice: fewer take a last stage of a schedule for 0, which some end at a thousandth."""
-LEAST_ROWS = 20
+LEAST_ROWS = 10
 """Least zeros in a row of a learning rate. A choice: more alert later, schedules end with fewer."""
-GRADIENT_ROWS = 100
+GRADIENT_ROWS = 30
 """The same of a gradient norm: some phases of a training freeze what it is taken of."""
 REPEATED = 3
 """Times the longest row of zeros that was over again: with gradient accumulation, or phases that
@@ -37,17 +38,27 @@ class ZeroRows:
 
     `rows`: how many of the last values in a row are 0; `longest`: of those that were followed by
     others. `count`: how many values there were. `were_many`: `rows` was once `LEAST_ROWS`.
+    `negligible`: share of the largest value before, below which a value is a 0, too.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, negligible: float = 0.0) -> None:
+        self._negligible = negligible
         self.rows = self.count = self.longest = 0
         self.were_many = False
         self._others = RecentValues(WINDOW)
         self._first = array("d")
-        self._largest = 0.0
+        self._largest, self._smallest = 0.0, math.inf
 
     def extend(self, values: Values) -> None:
         """Add the next values; NaN and infinities are ignored."""
+        others = [value for value in finite(values) if value]
+        self._smallest = min(self._smallest, *map(abs, others), math.inf)
+        highest = list(accumulate(values, _larger, initial=self._largest))
+        self._largest = highest[-1]
+        if self._smallest < self._negligible * self._largest:
+            least = [self._negligible * each for each in highest]
+            values = [0.0 if abs(each) < limit else each for each, limit in zip(values, least, strict=False)]
+            others = [value for value in finite(values) if value]
         zeros = values.count(0.0)
         self.count += len(values)
         if zeros == len(values):
@@ -59,13 +70,8 @@ class ZeroRows:
         else:
             self.longest, self.rows = max(self.longest, self.rows), 0
         self.were_many = self.were_many or max(self.rows, self.longest) >= LEAST_ROWS
-        others = finite(values)
-        if zeros:
-            others = [value for value in others if value]
-        if others:
-            self._others.extend(others)
-            self._first.extend(others[: FIRST - len(self._first)])
-            self._largest = max(self._largest, *others)
+        self._others.extend(others)
+        self._first.extend(others[: FIRST - len(self._first)])
 
     def is_exact(self) -> bool:
         """Whether the zeros cannot be small values that the log rounds.
@@ -76,8 +82,11 @@ class ZeroRows:
         if len(others) < KNOWN:
             return False
         unit = 10.0 ** min(map(_exponent, chain(self._first, others)))
-        small = min(map(abs, others)) * LEAST_SHARE <= self._largest
-        return small or abs(others[-1]) >= LEAST_UNITS * unit
+        return self._smallest * LEAST_SHARE <= self._largest or abs(others[-1]) >= LEAST_UNITS * unit
+
+
+def _larger(highest: float, value: float) -> float:
+    return value if highest < value < math.inf else highest
 
 
 def _exponent(value: float) -> int:
@@ -88,8 +97,10 @@ def _exponent(value: float) -> int:
 class ZeroDetector(Detector):
     """A detector of a quantity that stands at 0."""
 
+    negligible: ClassVar[float] = 0.0
+
     def __init__(self) -> None:
-        self._zeros = ZeroRows()
+        self._zeros = ZeroRows(self.negligible)
 
     def update(self, values: Values) -> None:
         """Add the next values; NaN and infinities are ignored."""
@@ -99,12 +110,14 @@ class ZeroDetector(Detector):
 class LearningRateDetector(ZeroDetector):
     """`learning_rate_zero_ratio`: logged steps in a row at 0, over what a schedule's end explains.
 
-    That is the least of rows / 20 and rows / (0.1 count), if the zeros are no rounded values.
+    That is the least of rows / 10 and rows / (0.1 count), if the zeros are no rounded values. A rate
+    below a ten-thousandth of the highest before is one of 0.
     `learning_rate_zero_rows` counts them in any case: a rate that is 0 from the first step on, or
     one that is logged with four decimals, shows nothing alone.
     """
 
     quantity = "learning_rate"
+    negligible = 1 / LEAST_SHARE
     gauges: ClassVar[Gauges] = {
         "learning_rate_zero_rows": "Last logged steps in a row with a learning rate of 0.",
         "learning_rate_zero_ratio": (
@@ -124,7 +137,7 @@ class LearningRateDetector(ZeroDetector):
 class GradientZeroDetector(ZeroDetector):
     """Logged steps in a row whose gradient norm is 0: `grad_norm_zero_rows` counts them.
 
-    `grad_norm_zero_ratio` is that number over 100, or over three times the longest such row before,
+    `grad_norm_zero_ratio` is that number over 30, or over three times the longest such row before,
     if the zeros are no rounded values. Some trainers log 0 where they have no norm: a norm that was
     never above 0 shows nothing alone.
     """
