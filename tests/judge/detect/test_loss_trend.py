@@ -229,3 +229,11 @@ def test_the_gauges_are_the_numbers_that_their_text_says() -> None:
     assert risen["loss_rise_ratio"] == 2.0
     scatter = 1.4826 * math.log(1.5)  # of the logarithms 0, log 2 and log 3
     assert risen["loss_rise_zscore"] == pytest.approx(math.log(2) / scatter / UNSURE)
+
+
+def test_a_loss_near_zero_has_no_lower_level_than_a_hundredth_of_its_start() -> None:
+    learned = [*[2.0] * 20, *[0.0001] * 200]
+    assert seen([*learned, *[0.01] * 20])["loss_rise_ratio"] == 1.0
+    assert seen([*learned, *[0.2] * 20])["loss_rise_ratio"] == pytest.approx(10.0)
+    small = [value / 1000 for value in learned]
+    assert seen([*small, *[0.0002] * 20])["loss_rise_ratio"] == pytest.approx(10.0)

@@ -70,6 +70,25 @@ def test_a_key_means_the_same_whoever_prints_it(key: str, name: str, factor: flo
     assert (measure(key).name, measure(key).factor) == (name, factor)
 
 
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        ("train/kl", "kl"),
+        ("objective/kl", "kl"),
+        ("actor/entropy", "entropy"),
+        ("critic/rewards/mean", "reward"),
+        ("rewards/mean", "reward"),
+        ("train/reward_std", "reward_std"),
+        ("rewards/chosen", "rewards_chosen"),
+        ("loss/kl", "loss_kl"),
+        ("eval/reward", "eval_reward"),
+        ("policy/approxkl_avg", "policy_approxkl_avg"),
+    ],
+)
+def test_the_last_part_of_a_path_names_what_is_measured_of_a_policy(key: str, name: str) -> None:
+    assert measure(key).name == name
+
+
 def test_a_users_own_line_is_asked_before_the_packaged_ones(tmp_path) -> None:
     mine = tmp_path / "mine.yml"
     mine.write_text(

@@ -52,6 +52,9 @@ PEAK_KNOWN = 10
 the highest of fewer is soon passed three times over."""
 FINEST = 0.01
 """Least noise as a share of the loss: the last of the 3 digits that logs print is up to 1 %."""
+LEARNED = 0.01
+"""Share of the first level below which a loss has no lower level: nearer to 0, it rises by factors
+from batch to batch. A choice: more misses rises of what was learned, less reports such batches."""
 JUMP = 0.15
 """Least spike as a share of the loss. A choice: more misses spikes, less reports harmless ones."""
 SPIKE_SIGMA = 4
@@ -72,8 +75,8 @@ class LossDetector(Detector):
     - `loss_peak_ratio`: the highest ratio of a loss of the last 20 steps to the highest loss
       before it. It finds a divergence in the first steps, before m and s are known.
     - `loss_rise_ratio`, `loss_rise_zscore`: the median of the last 20 steps against the lowest
-      median of 100 consecutive steps, or of 20 among the first 100, as their ratio and as their
-      difference over the s of those 100, or of the first up to those 20. Of losses above 0 the
+      median of 100 consecutive steps, or of 20 among the first 100, as their ratio (of levels of at
+      least 1 % of the first median) and as their difference over the s of those 100, or of the first up to those 20. Of losses above 0 the
       z-score is that of the logarithms if it is lower: near 0, batches differ by factors. A
       divergence raises them for good; a spike, or the jump of the first updates, does not.
     - `loss_trend_ratio`: mean of the second half of the last 50 steps over that of the first.
@@ -104,6 +107,7 @@ class LossDetector(Detector):
         self._first = array("d")
         self._hundreds = Groups(LEVEL)
         self._lowest = math.inf
+        self._start: float | None = None
         self._noise = 0.0
         self._factor = 0.0  # the noise of the logarithms
         self._highest = -math.inf
@@ -134,6 +138,8 @@ class LossDetector(Detector):
         self._levels.extend([median(group) for group in self._groups.extend(values)])
         for group in self._early.extend(first):
             self._first.extend(group)
+            if self._start is None:
+                self._start = median(group)
             if (level := median(group)) < self._lowest:
                 self._set_lowest(level, sorted(self._first), UNSURE)
         for hundred in map(sorted, self._hundreds.extend(values)):
@@ -188,10 +194,11 @@ class LossDetector(Detector):
             level = median(recent)
             zscore = (level - self._lowest) / self._noise
             if self._lowest > 0:
-                ratio = level / self._lowest
+                least = LEARNED * (self._start or 0.0)
+                ratio = max(level, least) / max(self._lowest, least)
                 yield "loss_rise_ratio", ratio
-                if ratio > 1:
-                    zscore = min(zscore, math.log(ratio) / self._factor)
+                if level > self._lowest:
+                    zscore = min(zscore, math.log(level / self._lowest) / self._factor)
             yield "loss_rise_zscore", zscore
 
     def _trends(self, values: Values) -> Iterator[tuple[str, float]]:

@@ -58,6 +58,7 @@ _TOGETHER = {  # `trloss`, `trl`: the canonical name of what is written in one w
     for end in ("loss", "losses", *("l" * (len(begin) > 1)))
     if begin + end not in EVALUATIONS
 }
+_OF_POLICY = frozenset(_DATA["policy"])
 _NEUTRAL = _QUALIFIERS.union(_DATA["loss_neutral"])
 _MAX_CACHED = 4096
 """Keys per cache, a choice: a trainer has some hundreds; keys of JSON are unbounded input."""
@@ -74,7 +75,7 @@ def measure(key: str) -> Measure:
     """The canonical name and factor of a key; an unknown key gets lower case and `_`, factor 1."""
     name = re.sub(r"[^a-z0-9_]", "_", english_key(key).lower())
     spelled = plain(key)
-    known = _KNOWN.get(spelled)
+    known = _KNOWN.get(spelled) or _of_policy(key)
     if known is not None:
         return known
     if spelled in CANONICAL_VALUES:
@@ -119,6 +120,20 @@ def is_metric(key: str) -> bool:
         or _qualified_loss(spelled) is not None
         or measured_loss(spelled) is not None
     )
+
+
+def _of_policy(key: str) -> Measure | None:
+    """The quantity of a policy that a path ends with: `actor/entropy`, `critic/rewards/mean`.
+
+    That of an evaluation or of a loss is another one.
+    """
+    parts = [plain(part) for part in key.split("/")]
+    if len(parts) > 1 and parts[-1] in _QUALIFIERS:
+        parts.pop()
+    known = _KNOWN.get(parts[-1])
+    others = EVALUATIONS | {"loss"}
+    is_one = known is not None and known.name in _OF_POLICY and others.isdisjoint(parts)
+    return known if is_one else None
 
 
 def _qualified_loss(spelled: str) -> str | None:
