@@ -12,9 +12,7 @@ from ldlm_monitor.judge.detect.loss_start import StartDetector
 STEPS = 800
 
 
-def at_start(
-    losses: Sequence[float], batch: int = 1, gauge: str = "loss_start_rows"
-) -> float:
+def at_start(losses: Sequence[float], batch: int = 1, gauge: str = "loss_start_rows") -> float:
     detector = StartDetector()
     for first in range(0, len(losses), batch):
         detector.update(losses[first : first + batch])

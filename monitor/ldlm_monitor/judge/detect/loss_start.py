@@ -27,8 +27,8 @@ CLASSES = (*range(2, 11), 20, 100)
 """Numbers of classes, of which a guess has the cross-entropy ln(n): 0.693, 1.099, ... A choice:
 of more numbers one is near to any loss."""
 NEAR = 0.001
-"""Greatest distance from ln(n), as a share of it and beyond the error of the level: a choice; with a
-larger one other flat losses are near to one of `CLASSES` by chance."""
+"""Greatest distance from ln(n), as a share of it and beyond the error of the level: a choice; with
+a larger one other flat losses are near to one of `CLASSES` by chance."""
 QUIET = 0.02
 """Greatest spread, as a share of the level: a guess has the same loss for all data, but for what
 its first weights make of it."""
@@ -44,9 +44,9 @@ class StartDetector(Detector):
 
     The level is the median of the logged steps 21 to 120, or of those that there are, once its
     standard error is below a quarter of 1 %. There is no gauge any more once the median of 20 steps
-    differs by 1 % and by two of its errors. `loss_start_rows` is the same count where the level is
-    that of a guess, which has the cross-entropy ln(n) among n classes: it lies in `UNTRAINED`, or is
-    ln(n) of a usual n, with hardly any spread; or it is above ln(19) with none.
+    differs by 1 % and two of its errors. `loss_start_rows` is the same count where the level is
+    that of a guess, which has the cross-entropy ln(n) among n classes: it lies in `UNTRAINED`, or
+    is ln(n) of a usual n, with hardly any spread; or it is above ln(19) with none.
     """
 
     quantity = "loss"

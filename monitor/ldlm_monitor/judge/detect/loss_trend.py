@@ -76,9 +76,10 @@ class LossDetector(Detector):
       before it. It finds a divergence in the first steps, before m and s are known.
     - `loss_rise_ratio`, `loss_rise_zscore`: the median of the last 20 steps against the lowest
       median of 100 consecutive steps, or of 20 among the first 100, as their ratio (of levels of at
-      least 1 % of the first median) and as their difference over the s of those 100, or of the first up to those 20. Of losses above 0 the
-      z-score is that of the logarithms if it is lower: near 0, batches differ by factors. A
-      divergence raises them for good; a spike, or the jump of the first updates, does not.
+      least 1 % of the first median) and as their difference over the s of those 100, or of the
+      first up to those 20. Of losses above 0 the z-score is that of the logarithms if it is lower:
+      near 0, batches differ by factors. A divergence raises them for good; a spike, or the jump of
+      the first updates, does not.
     - `loss_trend_ratio`: mean of the second half of the last 50 steps over that of the first.
     - `loss_trend_zscore`: Mann-Kendall's Z of the medians of the last 25 groups of 40 steps (Mann
       1945, Kendall 1975); `loss_slope_ratio`: relative change by their Theil-Sen slope (Sen 1968).

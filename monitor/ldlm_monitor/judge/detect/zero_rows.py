@@ -57,7 +57,10 @@ class ZeroRows:
         self._largest = highest[-1]
         if self._smallest < self._negligible * self._largest:
             least = [self._negligible * each for each in highest]
-            values = [0.0 if abs(each) < limit else each for each, limit in zip(values, least, strict=False)]
+            values = [
+                0.0 if abs(each) < limit else each
+                for each, limit in zip(values, least, strict=False)
+            ]
             others = [value for value in finite(values) if value]
         zeros = values.count(0.0)
         self.count += len(values)
@@ -82,7 +85,9 @@ class ZeroRows:
         if len(others) < KNOWN:
             return False
         unit = 10.0 ** min(map(_exponent, chain(self._first, others)))
-        return self._smallest * LEAST_SHARE <= self._largest or abs(others[-1]) >= LEAST_UNITS * unit
+        return (
+            self._smallest * LEAST_SHARE <= self._largest or abs(others[-1]) >= LEAST_UNITS * unit
+        )
 
 
 def _larger(highest: float, value: float) -> float:
@@ -110,8 +115,8 @@ class ZeroDetector(Detector):
 class LearningRateDetector(ZeroDetector):
     """`learning_rate_zero_ratio`: logged steps in a row at 0, over what a schedule's end explains.
 
-    That is the least of rows / 10 and rows / (0.1 count), if the zeros are no rounded values. A rate
-    below a ten-thousandth of the highest before is one of 0.
+    That is the least of rows / 10 and rows / (0.1 count), if the zeros are no rounded values. A
+    rate below a ten-thousandth of the highest before is one of 0.
     `learning_rate_zero_rows` counts them in any case: a rate that is 0 from the first step on, or
     one that is logged with four decimals, shows nothing alone.
     """

@@ -152,9 +152,10 @@ class Pace:
         explained = explained_by or ("" if phase == "running" else phase)
         is_pause = phase != "starting" and seconds > self.limit("running")
         has_place = step is not None and stride > 0
-        if is_pause and has_place:
+        place = step if is_pause and stride else None
+        if place is not None:
             # What explains it may have come when it was over, as an evaluation's results do.
-            self.learn_unannounced(step, stride, seconds)
+            self.learn_unannounced(place, stride, seconds)
         if explained_by is not None or phase == "starting":
             self.learn_pause(explained, seconds)
         if explained:
@@ -162,7 +163,7 @@ class Pace:
         if is_pause:
             self.survive(seconds)
         # Else the first between two steps, or of a log that counts none.
-        if not (is_pause and has_place) and (is_pause or not stalled):
+        if place is None and (is_pause or not stalled):
             self.learn_gaps((seconds,))
 
     def learn_pause(self, phase: str, seconds: float) -> None:
