@@ -151,7 +151,6 @@ class Pace:
         """
         explained = explained_by or ("" if phase == "running" else phase)
         is_pause = phase != "starting" and seconds > self.limit("running")
-        has_place = step is not None and stride > 0
         place = step if is_pause and stride else None
         if place is not None:
             # What explains it may have come when it was over, as an evaluation's results do.
