@@ -61,11 +61,11 @@ def test_overflows_are_explained_up_to_four_at_the_start_and_two_later(
 
 
 def test_skipped_steps_are_those_of_the_last_hundred_after_three_hundred() -> None:
-    assert dict(skipped_share(299, [250])) == {}
-    assert dict(skipped_share(300, [200, 201, 300])) == {"skipped_steps_ratio": 0.02}
-    assert dict(skipped_share(200, [300])) == {"skipped_steps_ratio": 0.01}
-    assert dict(skipped_share(500, [])) == {"skipped_steps_ratio": 0.0}
-    assert dict(skipped_share(400, [350] * 300)) == {"skipped_steps_ratio": 1.0}
+    assert dict(skipped_share(1299, [1250], 299)) == {}
+    assert dict(skipped_share(1300, [1200, 1201, 1300], 300)) == {"skipped_steps_ratio": 0.02}
+    assert dict(skipped_share(200, [300], 200)) == {"skipped_steps_ratio": 0.01}
+    assert dict(skipped_share(500, [], 500)) == {"skipped_steps_ratio": 0.0}
+    assert dict(skipped_share(400, [350] * 300, 400)) == {"skipped_steps_ratio": 1.0}
 
 
 def test_a_checkpoint_has_an_age_after_four_that_rise() -> None:
