@@ -242,3 +242,31 @@ def test_restarts_are_one_number(tmp_path: Path) -> None:
     exported = {point.name: point.value for point in snapshot.points if point.name == RESTARTS}
     assert run.goodput is not None
     assert (exported[RESTARTS], run.attempt, run.goodput.failures) == (3, 4, 4)
+
+
+NOHUP = "nohup: 忽略输入\n"  # in the language of the machine
+DATED_CRASH = "2026-07-08 03:00:{0:02},000 __main__ ERROR " + CRASH
+SCRIPT = "2026-07-08 03:00:{0:02},000 __main__ INFO {1} train.py\n"
+
+
+def test_each_start_under_nohup_is_an_attempt_and_the_last_one_is_now(tmp_path: Path) -> None:
+    snapshot = judged(
+        tmp_path / "a.log", NOHUP + CRASH + NOHUP + steps(0, 90) + CRASH + NOHUP + steps(0, 90)
+    )
+    assert found(snapshot) == [(1, None, "restarted"), (2, 89, "restarted")]
+    (run,) = snapshot.runs
+    assert (run.state, run.attempt) == ("running", 3)
+    assert run.decision is None or run.decision.decision == "GO_ON"
+
+
+def test_a_script_that_reaches_its_end_after_failed_starts_is_finished(tmp_path: Path) -> None:
+    """A person's starts are no restarts, so that no storm of them is reported."""
+    text = "".join(
+        SCRIPT.format(3 * each, "START") + DATED_CRASH.format(3 * each + 1) for each in range(8)
+    )
+    ends = SCRIPT.format(40, "START") + SCRIPT.format(50, "END")
+    snapshot = judged(tmp_path / "a.log", text + 3 * ends)
+    (run,) = snapshot.runs
+    assert (run.state, run.attempt) == ("finished", 11)
+    assert restarts_of(snapshot) == [0]
+    assert judged(tmp_path / "b.log", text + ends + text).runs[0].state == "crashed"

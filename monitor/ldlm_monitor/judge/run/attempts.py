@@ -20,7 +20,8 @@ class Attempts:
 
     `counts_in_epoch`: steps begin again with each epoch, so that they show no place in the run.
     `epoch`: that of the last sample with a step. `failed_alike`: the last attempts in a row that
-    failed with the same error before a step.
+    failed with the same error before a step. `relaunched`: attempts that no launcher restarted:
+    a command's, or after an end that was reached.
     """
 
     def __init__(self, steps: FileSteps) -> None:
@@ -33,7 +34,12 @@ class Attempts:
         self._attending: set[int] = set()
         self._died: set[int | None] = set()  # ranks with an uncaught exception of their own
         self._error = ""  # of the last attempt that failed before a step
-        self.failed_alike = 0
+        self.failed_alike = self.relaunched = 0
+
+    @property
+    def restarts(self) -> int:
+        """Attempts after the first that are not `relaunched`."""
+        return self.number - 1 - self.relaunched
 
     def is_new_failure(self, event: Event, seconds: float, state: str) -> bool:
         """Whether an error, `seconds` after a crash or kill (`state`), is of another launch.

@@ -266,6 +266,9 @@ class Lifecycle:
         late = late and self.attempts.is_new_failure(event, at - (self.ended_at or at), self.phase)
         begins = self.attempts.begins_with(event, ended=self.ended, late=late)
         if begins:
+            by_hand = meaning.words == {"start"}
+            done = self.phase == "finished" or self.goal.has_words
+            self.attempts.relaunched += by_hand or done
             self._move("launch", at)
         self.attempts.note_death(event)
         if meaning.begins_run or meaning.ends == "finished":
@@ -287,7 +290,7 @@ class Lifecycle:
             if self.ending.assumed is None:
                 self._was_done = self._is_done
             self.ending.observe(event, at, phase=self.phase, patience=patience)
-        if self._is_over:
+        if self._is_over or self.goal.has_words:
             self.steps.lived.add(event.position.path)
         return begins
 

@@ -286,7 +286,7 @@ class TrainingRun:
             ended,
             life.state,
             skipped=self.progress.skipped_steps,
-            restarts=life.attempts.number - 1,
+            restarts=life.attempts.restarts,
             ranks=self.logged.world_size,
         )
 
@@ -373,7 +373,7 @@ class TrainingRun:
         points = [Point("ldlm_run_info", info, 1), *self._durations.points(STEP_DURATION, run)]
         points += goodput_points(self.name, run, self._goodput(None))
         counts = {
-            RESTARTS: life.attempts.number - 1,
+            RESTARTS: life.attempts.restarts,
             FAILED_STARTS: life.attempts.failed_alike,
             "ldlm_run_world_size": logged.world_size,
         }
