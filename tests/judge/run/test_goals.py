@@ -317,3 +317,30 @@ def test_steps_of_which_as_many_are_to_come_as_epochs_are_planned_are_these(
     for step in range(1, 33):
         goal.observe(step, {"total_steps": 32.0}, 1)
     assert goal.is_reached is reached
+
+
+def test_results_and_weak_words_end_a_training_of_several_parts_in_the_last_one_only() -> None:
+    goal = StepGoal()
+    for part in (1, 2, 3):
+        goal.expect({"part": part, "parts": 3})
+        for epoch in (1.0, 2.0, 3.0, 4.0, 5.0):
+            goal.note(sample(epoch))
+            goal.went_on()
+        goal.declare_results("[test] loss: 0.5")
+        assert goal.is_reached == (part == 3)
+    goal.expect({"part": 1, "parts": 3})
+    goal.note(sample(1.0))
+    goal.declare("total time: 3 h", weak=True)
+    assert not goal.is_reached
+    goal.declare("training finished", weak=False)
+    assert goal.is_reached, "one part alone may be all that was started"
+
+
+def test_results_of_each_whole_training_end_the_last_one_too() -> None:
+    goal = StepGoal()
+    for _ in range(4):
+        for epoch in (1.0, 2.0, 3.0, 4.0, 5.0):
+            goal.note(sample(epoch))
+            goal.went_on()
+        goal.declare_results("Test accuracy: 0.5")
+        assert goal.is_reached

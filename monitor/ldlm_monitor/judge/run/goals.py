@@ -154,6 +154,7 @@ class StepGoal:
         self._trains, self._has_loss = True, False
         self._refuted: Counter[str] = Counter()
         self._results: dict[str, bool] = {}  # words since the last step: whether of a saved model
+        self.parts_ahead = 0  # folds or experiments that follow the present one
         self._total = 0.0
         self._step = -1
         self._slack = 0
@@ -161,7 +162,10 @@ class StepGoal:
 
     def expect(self, fields: Mapping[str, FieldValue]) -> None:
         """Process printed settings: of this training before its first record, then of the next."""
-        if self._begun:
+        part, parts = fields.get("part"), fields.get("parts")
+        if isinstance(part, int) and isinstance(parts, int):
+            self.parts_ahead = max(parts - part, 0)
+        elif self._begun:
             self.next_plan.add(fields)
         else:
             self._plan.add(fields)
@@ -169,10 +173,13 @@ class StepGoal:
 
     def declare_results(self, message: str, at: Position | None = None) -> None:
         """Process a line of results, or of a saved model, which every epoch or interval may have.
+        Those of a part that others follow end nothing.
 
         It counts where it is new after several epochs. Where no epochs are counted, a result and a
         saved model must be new together: one of them alone may be of the first interval.
         """
+        if self.parts_ahead:
+            return
         words = "".join(filter(str.isalpha, message))
         full = len(self._refuted) >= _MAX_REFUTED
         several = self._epochs.has_several
@@ -195,12 +202,13 @@ class StepGoal:
     def declare(self, message: str, *, weak: bool, at: Position | None = None) -> None:
         """Process the line `at`, which reports the end in words; numbers do not distinguish them.
 
-        `weak`: words that end other things, too, so that no total may be ahead.
+        `weak`: words that end other things, too, so that no total and no part may be ahead.
         """
         words = "".join(filter(str.isalpha, message))
         full = len(self._refuted) >= _MAX_REFUTED and words not in self._refuted
         total = self._total or (self._plan.steps if self._step <= self._plan.steps else 0.0)
         ahead = self._epochs.is_short or 0 <= self._step < total * (1 - LAST_STRIDE)
+        ahead = ahead or self.parts_ahead > 0
         taken = self._refuted[words] < REFUTED and not (weak and ahead)
         if taken:
             self._words, self._records_since, self.words_at = words, 0, at
@@ -260,6 +268,7 @@ class StepGoal:
         fell = self._epochs.observe(sample)
         if fell:
             self._words = ""
+            self._results.clear()
             if self.next_plan != Plan():
                 self._plan, self._epochs.planned = self.next_plan, self.next_plan.epochs
         return fell and sample.epoch is not None and sample.epoch <= 1

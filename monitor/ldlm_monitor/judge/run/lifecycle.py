@@ -369,7 +369,9 @@ class Lifecycle:
         if "end" in move.forgets:
             self.ended_at = self.end_evidence = self.end = self.failed_after_end = None
         if "goal" in move.forgets:
+            parts_ahead = self.goal.parts_ahead
             self.goal = StepGoal(self.goal.next_plan)
+            self.goal.parts_ahead = parts_ahead
         if "place" in move.forgets:
             self.steps.clear()
             self._places.begin()
