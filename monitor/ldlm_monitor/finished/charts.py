@@ -62,7 +62,8 @@ def axis_of(values: Iterable[float], *, straight: bool = False) -> Axis:
     # Choices: margins keep curves off the frame; a `low` below 30 % of `high` is 0, to show ratios.
     room = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
     low, high = (0.0 if 0 <= low < 0.3 * high else low - room), high + room
-    return Axis(low, high, False, tuple(ticks(low, high, TICKS)))
+    # A tick is a sum, and may be rounded beyond the end.
+    return Axis(low, high, False, tuple(max(low, min(at, high)) for at in ticks(low, high, TICKS)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,6 +64,7 @@ def test_any_values_make_a_drawing_within_its_frame(values: list[float]) -> None
         assert all(0 <= place <= 1000 for place in places)
 
 
+@example([1.5])
 @given(st.lists(FINITE, min_size=1, max_size=30))
 def test_ticks_lie_on_the_axis_and_are_few(values: list[float]) -> None:
     axis = axis_of(values)
