@@ -108,7 +108,7 @@ def test_a_restart_begins_another_incident() -> None:
 
 
 def test_a_stall_without_a_line_is_an_incident_that_progress_ends() -> None:
-    monitor = played(steps(1, 90, 0.0), silence=400.0)
+    monitor = played(steps(1, 94, 0.0), silence=400.0)
     (incident,) = monitor.snapshot().incidents
     assert (incident.root.kind, incident.confidence, incident.state) == (
         "hang_no_progress",
@@ -116,13 +116,13 @@ def test_a_stall_without_a_line_is_an_incident_that_progress_ends() -> None:
         "open",
     )
     assert incident.alerts == ("TrainingStalled",)
-    (later_on,) = incidents(steps(1, 90, 0.0) + steps(90, 150, 500.0))
+    (later_on,) = incidents(steps(1, 94, 0.0) + steps(94, 150, 500.0))
     assert later_on.state == "recovered"
 
 
 def test_a_stall_and_the_timeouts_that_follow_are_one_incident() -> None:
     ranks = [rank for rank in range(64) if rank != 37]
-    lines = steps(1, 60, 0.0) + nccl_timeout(ranks, AT) + agents(AT + 61, 8, terminated=[37])
+    lines = steps(1, 63, 0.0) + nccl_timeout(ranks, AT) + agents(AT + 61, 8, terminated=[37])
     (incident,) = incidents(lines)
     assert incident.root.rank == 37
     assert {"TrainingStalled", "NcclTimeout", "TrainingCrashed"} <= set(incident.alerts)
@@ -307,7 +307,7 @@ def test_a_kernel_log_of_the_same_machine_belongs_to_the_incident_whatever_its_n
     for line, kind in ((xid, "gpu_xid"), (other, "rank_hang")):
         training = Monitor()
         follow(training, at(58.0, line, path="dmesg.log"), "logs/dmesg.log")
-        lines = steps(1, 60, 0.0) + nccl_timeout(ranks, AT, file_of=lambda _: "x")
+        lines = steps(1, 63, 0.0) + nccl_timeout(ranks, AT, file_of=lambda _: "x")
         lines += agents(AT + 61, 8, terminated=[37])
         follow(training, lines, "logs/job9.log")
         training.tick(START + AT + 200)

@@ -77,7 +77,7 @@ def test_a_stop_of_everything_is_no_stall_and_a_later_hang_is(timed: Timed, stam
 
 
 def test_a_hang_is_reported_though_each_turn_of_a_starved_monitor_takes_long(timed: Timed) -> None:
-    timed.train(60, stamped=True)
+    timed.train(62, stamped=True)
     for _ in range(4):
         timed.clocks.wait(20)
         timed.turn()

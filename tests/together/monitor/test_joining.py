@@ -86,7 +86,7 @@ def test_a_healthy_run_with_a_long_history_is_not_stalled_while_it_is_read(folde
 
 def test_it_is_stalled_if_it_stays_silent_once_it_is_followed(folder: Folder) -> None:
     folder.live(5)
-    append(folder.path / JOINED, stamped(10 * 3600 + 15 * 60 - 95, 100), folder.now)
+    append(folder.path / JOINED, stamped(10 * 3600 + 15 * 60 - 95, 94), folder.now)
     folder.live(200)
     assert "TrainingStalled firing" in folder.sent()
 
