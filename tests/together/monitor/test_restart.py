@@ -154,8 +154,8 @@ def test_a_stall_of_a_log_without_times_keeps_its_start(watched: Watched) -> Non
 def test_a_stall_that_ended_while_nothing_ran_and_began_again_has_a_new_start(
     watched: Watched,
 ) -> None:
-    watched.write(bars(0, 60), 60)
-    watched.begin(60)
+    watched.write(bars(0, 62), 62)
+    watched.begin(62)
     watched.look(2000)
     (before,) = others_than_watchdog(watched)
     watched.kill()

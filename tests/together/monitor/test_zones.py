@@ -13,7 +13,7 @@ from tests.together.watching import Watching, append
 
 BERLIN = "Europe/Berlin"
 PITCH = 10.0
-STEPS = 200
+STEPS = 203
 SUMMER, AUTUMN, SPRING = (
     datetime(2026, month, day, 0, 45, tzinfo=UTC).timestamp()
     for month, day in ((6, 1), (10, 25), (3, 29))
