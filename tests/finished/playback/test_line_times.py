@@ -48,7 +48,10 @@ def test_lines_without_a_zone_come_at_their_times(tmp_path: Path) -> None:
 
 def test_a_run_that_is_silent_between_two_lines_has_stalled_there(tmp_path: Path) -> None:
     steps = "".join(
-        line(f"20:{minute:02}:{second:02}", f"step {60 * minute + second + 7} loss 2.{second} lr 3e-4")
+        line(
+            f"20:{minute:02}:{second:02}",
+            f"step {60 * minute + second + 7} loss 2.{second} lr 3e-4",
+        )
         for minute in range(5)
         for second in range(60)
     )

@@ -61,11 +61,11 @@ EVENTS = "exp/events.out.tfevents.1.host.1.0"
 def test_a_writer_that_flushes_every_two_minutes_is_no_stall_and_a_hang_is_one(watched) -> None:
     watched.write(EVENTS, VERSION, 0)
     for burst in range(5):
-        watched.write(EVENTS, steps(120 * burst + 1, 120 * burst + 121), 120 * burst + 120)
+        watched.write(EVENTS, steps(120 * burst + 4, 120 * burst + 124), 120 * burst + 120)
         watched.until(120 * burst + 120, 120 * burst + 240)
         assert watched.firing() == set()
     (run,) = watched.pump.monitor.snapshot().runs
-    assert (run.name, run.step, run.state) == ("exp", 600, "running")
+    assert (run.name, run.step, run.state) == ("exp", 603, "running")
     assert 120 < run.stall_limit_seconds < 300
     watched.until(720, 920)
     assert watched.firing() == {"TrainingStalled"}
