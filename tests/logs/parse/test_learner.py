@@ -546,3 +546,14 @@ def test_what_a_line_counts_apart_is_no_step_beside_a_counter_that_rises(parse: 
     found = inferred(parse, lines)
     assert [each.values["reward"] for each in found] == [at * 0.75 for at in range(1, 26)]
     assert [each.step for each in found if each.step is not None] == list(range(20, 26))
+
+
+@pytest.mark.parametrize(
+    "lead",
+    ["{} tokens |", "{} samples,", "{} ms |", "{} MB", "{} worker", "fold {}:", "seed {}", "run {} |"],
+)
+def test_a_number_at_the_beginning_that_is_said_to_be_another_thing_is_no_step(
+    parse: Parse, lead: str
+) -> None:
+    lines = "".join(f"{lead.format(at)} loss {9 / at:.3f}\n" for at in range(10, 20))
+    assert {each.step for each in inferred(parse, lines)} <= {None}

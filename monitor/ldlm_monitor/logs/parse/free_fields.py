@@ -110,11 +110,13 @@ _PAIRS = compile_pattern(r"\W{0,4}(?:[A-Za-z_][\w./@]* +{{quantity}}(?:[ \t,;|]+
 _BEFORE_NEXT = compile_pattern(r"[ \t]*(?:$|[|,;(]|[A-Za-z_][\w./@]*[ \t:=]+[-+.\d])")
 _PREPOSITIONS = frozenset(b"in on by to from after before over took than".split())
 """Words before a number that name nothing."""
-_NO_COUNTS = frozenset(
-    b"t ts time rank gpu pid node jan feb mar apr may jun jul aug sep oct nov dec".split()
-    + b"mon tue wed thu fri sat sun".split()
+_LEADS = frozenset((b"", b"s", b"i", b"it", b"e", b"ep", b"k", b"n"))
+"""Short names of counters; others, `fold 3` or `seed 3`, count no steps."""
+_BEHIND_LEAD = compile_pattern(
+    r"[ \t]*(?:[^A-Za-z \t]|$|(?:(?i:avg|mean|train|training|val) )?[A-Za-z_][\w./@]*"
+    r"[ \t:=]+(?:[-+.\d]|(?i:nan|inf)\b))"
 )
-"""Short names before numbers that count no steps."""
+"""What follows a step: a delimiter or a field. A unit or noun, `512 tokens |`, names what counts."""
 _TIME = compile_pattern(r"[ \t]*(?i:m?s|secs?|seconds?|min|minutes?|h|hours?)\b")
 _ABBREVIATED = compile_pattern(r"\b[A-Z]\w*[A-Z] {{quantity}}")
 """An unknown metric and its number, `MAE 0.66` or `Max_MA 28.95 GB`: no words of a sentence."""
@@ -163,7 +165,9 @@ class _Reader:
         self._paired = _PAIRS.match(text, start) is not None
         if lead := _LEAD.match(text, start):
             key, at = texts(lead)
-            found.lead = None if (key or b"").lower() in _NO_COUNTS else int(at or 0)
+            named = (key or b"").lower() in _LEADS
+            if named and _BEHIND_LEAD.match(text, lead.span(2)[1]):
+                found.lead = int(at or 0)
         if pair := _PAIR.match(text, start):
             start = pair.span()[1]
             for name, count in zip(("epoch", "batch"), texts(pair), strict=True):
