@@ -128,3 +128,37 @@ def test_an_error_in_a_document_is_an_event(parse: Parse) -> None:
 def test_text_after_a_document_is_read_as_text(parse: Parse) -> None:
     text = '{\n  "step": 4,\n  "loss": 2.5\n}\nstep 5 loss 2.25\n{\nsome text\nstep 6 loss 2.125\n'
     assert [each.step for each in samples(parse(text))] == [4, 5, 6]
+
+
+LINES = "".join(f'{{"step": {at}, "loss": {2.5 - at / 8}}}\n' for at in range(4, 8))
+DICTS = "".join(
+    f"{{'loss': {2.5 - at / 8}, 'grad_norm': 1.0, 'epoch': {at / 8}}}\n" for at in range(4, 8)
+)
+
+
+@pytest.mark.parametrize("rest", [LINES, DICTS], ids=["JSON", "dicts"])
+@pytest.mark.parametrize(
+    "cut",
+    [
+        '{"step": 4, ',
+        '{"step": 4,\n',
+        '{"a": {"step": 4,\n',
+        "{'loss': 2.4,\n",
+        "{'loss': 2.4,",
+        '{\n"model": "x",\n',
+        '{\n"model":\n"x"\n',
+        "{\n",
+        '{"rows": [{"step": 1, "kl": 2.5},\n',
+        '{"rows": [\n',
+        '[{"step": 1, "kl": 2.5}, {"step": 2, "kl": 2.5},\n',
+    ],
+)
+def test_a_document_that_is_cut_hides_no_later_row(parse: Parse, cut: str, rest: str) -> None:
+    losses = [each.values.get("loss") for each in samples(parse(cut + rest))]
+    assert losses[-3:] == [2.5 - at / 8 for at in range(5, 8)]
+
+
+@pytest.mark.parametrize("more", [0, 4, 17])
+def test_a_line_of_a_mebibyte_that_is_cut_hides_no_later_row(parse: Parse, more: int) -> None:
+    rows = json.dumps([{"step": at, "kl": 0.5} for at in range(60_000)])[: (1 << 20) + more]
+    assert [each.step for each in samples(parse(f"{rows}\n{LINES}"))[-3:]] == [5, 6, 7]

@@ -7,10 +7,9 @@ each place. A row is given as soon as its object is closed.
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from ldlm_monitor.base.records import Record, Sample
 from ldlm_monitor.logs.parse import jsonl
@@ -44,6 +43,8 @@ _MAX_HELD = 64
 Token: TypeAlias = tuple[bytes, bytes, int]
 """A mark or b"", a text or number or b"", and the index where it begins."""
 Row: TypeAlias = dict[str, Any]
+_Wanted: TypeAlias = Literal["key", "colon", "value", "comma"]
+"""What a document has next; a closing mark may stand in place of the first and the last two."""
 
 
 @dataclass(slots=True)
@@ -95,6 +96,7 @@ class Document(Block[None]):
         self._held = held
         self._stack: list[_Frame] = []
         self._found: list[Record] = []
+        self._wanted: _Wanted = "value"
         self.max_foreign = 0  # no line of another writer may be between the lines
 
     @staticmethod
@@ -112,34 +114,43 @@ class Document(Block[None]):
             not closed and not text.rstrip().endswith((b"}", b"]", b","))
         ):
             return None
-        start = 0
-        if not self._stack:
-            match = _OPENS.match(text)
-            start = match.span()[1] - 1 if match else 0
-        tokens = list(_tokens(text, start))
-        end = tokens[-1][2] + len(tokens[-1][0] or tokens[-1][1]) if tokens else start
-        if (text[end:].strip() and self._depth(tokens) > 0) or not self._fits(tokens):
+        match = None if self._stack else _OPENS.match(text)
+        tokens = self._fitting(text, match.span()[1] - 1 if match else 0)
+        if not tokens:
             return None
         indent = len(text) - len(text.lstrip())
         for mark, word, at in tokens:
             self._add(mark, word, at if at > indent else -1)
-            if not self._stack:
-                self.done = True
-                return len(text) if not text[end:].strip(b" ,;\r") else end
-        return len(text)
+        if self._stack:
+            return len(text)
+        self.done = True
+        end = tokens[-1][2] + 1
+        return len(text) if not text[end:].strip(b" ,;\r") else end
 
-    def _fits(self, tokens: Sequence[Token]) -> bool:
-        """Whether no two texts stand side by side, and the first one of a line may be there."""
-        if not tokens or any(not one[0] and not other[0] for one, other in pairwise(tokens)):
-            return False
-        if not self._stack or tokens[0][0]:
-            return True
-        around = self._stack[-1]
-        return isinstance(around.items, list) or around.name is not None or _is_quoted(tokens[0][1])
+    def _fitting(self, text: bytes, start: int) -> list[Token]:
+        """The tokens of a line up to the document's end; none if one may not stand where it does.
 
-    def _depth(self, tokens: Sequence[Token]) -> int:
-        opened = sum((mark in (b"{", b"[")) - (mark in (b"}", b"]")) for mark, *_ in tokens)
-        return len(self._stack) + opened
+        So a document that its writer did not complete ends where the next one begins.
+        """
+        found: list[Token] = []
+        open_ = [isinstance(each.items, dict) for each in self._stack]  # or a list
+        wanted, end = self._wanted, start
+        for mark, word, at in _tokens(text, start):
+            follows = _follows(wanted, mark, word, in_object=bool(open_) and open_[-1])
+            if follows is None:
+                return []
+            wanted, end = follows, at + len(mark or word)
+            found.append((mark, word, at))
+            if mark in (b"{", b"["):
+                open_.append(mark == b"{")
+            elif mark in (b"}", b"]"):
+                open_.pop()
+                if not open_:
+                    break
+        if open_ and text[end:].strip():
+            return []
+        self._wanted = wanted
+        return found
 
     def _add(self, mark: bytes, text: bytes, at: int) -> None:
         stack = self._stack
@@ -218,6 +229,22 @@ def _tokens(text: bytes, start: int) -> Iterator[Token]:
         start = match.end()
         mark, word = match["mark"] or b"", match["text"] or match["word"] or b""
         yield mark, word, match.start(match.lastgroup or 0)
+
+
+def _follows(wanted: _Wanted, mark: bytes, word: bytes, *, in_object: bool) -> _Wanted | None:
+    """What is wanted after a token; None if the token may not stand where `wanted` is."""
+    found: dict[tuple[_Wanted, bytes], _Wanted] = {
+        ("value", b"{"): "key",
+        ("value", b"["): "value",
+        ("value", b""): "comma",
+        ("colon", b":"): "value",
+        ("comma", b","): "key" if in_object else "value",
+    }
+    if mark == (b"}" if in_object else b"]"):
+        return "comma" if wanted in ("comma", "key" if in_object else "value") else None
+    if wanted == "key" and (_is_quoted(word) or word.isdigit()):
+        return "colon"
+    return found.get((wanted, mark))
 
 
 def _is_quoted(text: bytes) -> bool:
