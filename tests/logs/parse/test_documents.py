@@ -162,3 +162,39 @@ def test_a_document_that_is_cut_hides_no_later_row(parse: Parse, cut: str, rest:
 def test_a_line_of_a_mebibyte_that_is_cut_hides_no_later_row(parse: Parse, more: int) -> None:
     rows = json.dumps([{"step": at, "kl": 0.5} for at in range(60_000)])[: (1 << 20) + more]
     assert [each.step for each in samples(parse(f"{rows}\n{LINES}"))[-3:]] == [5, 6, 7]
+
+
+def rows_of(*losses: float) -> list[dict[str, Any]]:
+    return [{"step": 10 * at, "loss": loss} for at, loss in enumerate(losses, start=1)]
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("word", ["val", "test_history"])
+@pytest.mark.parametrize(
+    ("train", "evaluation"),
+    [
+        (rows_of(2.5, 2.25), rows_of(3.5, 3.25)),
+        ({"step": [10, 20], "loss": [2.5, 2.25]}, {"step": [10, 20], "loss": [3.5, 3.25]}),
+        ({"loss": [2.5, 2.25]}, {"loss": [3.5, 3.25]}),
+        (
+            {"epoch_1": {"loss": 2.5}, "epoch_2": {"loss": 2.25}},
+            {"epoch_1": {"loss": 3.5}, "epoch_2": {"loss": 3.25}},
+        ),
+    ],
+    ids=["arrays", "columns", "columns alone", "keyed"],
+)
+def test_what_stands_below_an_evaluation_is_its_own(
+    parse: Parse, train: Any, evaluation: Any, word: str, indent: int | None
+) -> None:
+    text = json.dumps({word: evaluation, "train": train}, indent=indent) + "\n"
+    found = samples(parse(text))
+    losses = [
+        {name: value for name, value in each.values.items() if "loss" in name} for each in found
+    ]
+    assert losses == [{"eval_loss": 3.5}, {"eval_loss": 3.25}, {"loss": 2.5}, {"loss": 2.25}]
+
+
+def test_the_text_before_a_document_may_name_an_evaluation(parse: Parse) -> None:
+    row = json.dumps({"step": 4, "loss": 2.5}, indent=2)
+    (sample,) = samples(parse(f"validation: {row}\n"))
+    assert (sample.step, sample.values) == (4, {"eval_loss": 2.5})

@@ -16,7 +16,14 @@ from ldlm_monitor.logs.parse import jsonl
 from ldlm_monitor.logs.parse.blocks import Block, BlockOpening
 from ldlm_monitor.logs.parse.event_rules import RecordPlace
 from ldlm_monitor.logs.parse.patterns import compile_pattern, number
-from ldlm_monitor.logs.parse.vocabulary import MAX_KEY, is_count, is_training
+from ldlm_monitor.logs.parse.vocabulary import (
+    EVALUATIONS,
+    MAX_KEY,
+    TRAINING,
+    is_count,
+    is_training,
+    plain,
+)
 
 TRIGGERS = (r"^\{\r?$", r"  \{\r?$", r"[:=] \{\r?$", r"^\{'", r"^\[\{[\"']")
 """Lines that may open a document; `^\\{\"` is a claim of its own."""
@@ -97,6 +104,9 @@ class Document(Block[None]):
         self._stack: list[_Frame] = []
         self._found: list[Record] = []
         self._wanted: _Wanted = "value"
+        match = _OPENS.match(opening.text)
+        self._begin = match.span()[1] - 1 if match else 0  # of the first object or array
+        self._heading = opening.text[: self._begin].decode("utf-8", "replace")
         self.max_foreign = 0  # no line of another writer may be between the lines
 
     @staticmethod
@@ -114,8 +124,7 @@ class Document(Block[None]):
             not closed and not text.rstrip().endswith((b"}", b"]", b","))
         ):
             return None
-        match = None if self._stack else _OPENS.match(text)
-        tokens = self._fitting(text, match.span()[1] - 1 if match else 0)
+        tokens = self._fitting(text, 0 if self._stack else self._begin)
         if not tokens:
             return None
         indent = len(text) - len(text.lstrip())
@@ -155,7 +164,7 @@ class Document(Block[None]):
     def _add(self, mark: bytes, text: bytes, at: int) -> None:
         stack = self._stack
         if mark in (b"{", b"["):
-            key = stack[-1].name if stack else None
+            key = stack[-1].name if stack else self._heading
             place = self.line if at < 0 else replace(self.line, offset=self.line.offset + at)
             stack.append(_Frame(key, place, {} if mark == b"{" else []))
             self.done = len(stack) > _MAX_DEPTH
@@ -194,6 +203,8 @@ class Document(Block[None]):
 
     def _rows(self, frame: _Frame) -> None:
         row = dict(_flat(frame.items))
+        if any(_of_evaluation(each.key or "") for each in (*self._stack, frame)):
+            row = {key if _is_own(key) else f"eval/{key}": value for key, value in row.items()}
         lists = {key: each for key, each in row.items() if isinstance(each, list)}
         single = {key: each for key, each in row.items() if key not in lists}
         self._found += self._records(single, frame.at)
@@ -260,6 +271,19 @@ def _value(text: bytes) -> Any:
     if read is None:
         return None
     return int(read) if math.isfinite(read) and read.is_integer() and text.isdigit() else read
+
+
+def _of_evaluation(key: str) -> bool:
+    """Whether a key names an evaluation, and no training: `val`, `test_history`."""
+    words = plain(key[:MAX_KEY]).split("_")
+    return not EVALUATIONS.isdisjoint(words) and TRAINING.isdisjoint(words)
+
+
+def _is_own(key: str) -> bool:
+    """Whether a key below that of an evaluation means the same as elsewhere."""
+    words = plain(key[:MAX_KEY]).split("_")
+    named = not EVALUATIONS.isdisjoint(words) or not TRAINING.isdisjoint(words)
+    return named or is_count(key[:MAX_KEY]) or key in (*jsonl.TIMES, "rank")
 
 
 def _flat(items: Row, before: str = "") -> Iterator[tuple[str, Any]]:
