@@ -12,6 +12,7 @@ import pytest
 from ldlm_monitor.base.chunk import Chunk, Origin
 from ldlm_monitor.base.records import Event, Record, Sample
 from ldlm_monitor.logs.parse import Parser
+from ldlm_monitor.logs.parse.blocks import BLOCK_SECONDS
 from tests.logs.parse.conftest import Parse
 
 ROWS: list[dict[str, Any]] = [
@@ -198,3 +199,23 @@ def test_the_text_before_a_document_may_name_an_evaluation(parse: Parse) -> None
     row = json.dumps({"step": 4, "loss": 2.5}, indent=2)
     (sample,) = samples(parse(f"validation: {row}\n"))
     assert (sample.step, sample.values) == (4, {"eval_loss": 2.5})
+
+
+@pytest.mark.parametrize("document", [ROWS, NESTED, KEYED, {"val": KEYED, "train": KEYED}])
+def test_a_pause_inside_a_document_changes_nothing(parse: Parse, document: Any) -> None:
+    raw = (json.dumps(document, indent=2) + "\n").encode()
+    whole = samples(parse(raw, path="a.json"))
+    lines = raw.splitlines(keepends=True)
+    for cut in range(1, len(lines)):
+        parser, first = Parser(), b"".join(lines[:cut])
+        found = parser.feed(Chunk("a.json", (1, 1, 0), 0, 1, first), Origin("r"), 0.0)
+        found += parser.tick(2 * BLOCK_SECONDS)
+        rest = Chunk("a.json", (1, 1, 0), len(first), cut + 1, raw[len(first) :])
+        found += parser.feed(rest, Origin("r"), 3 * BLOCK_SECONDS)
+        assert samples([*found, *parser.finish("a.json")]) == whole
+
+
+def test_a_document_that_the_end_of_the_file_cuts_gives_its_last_row(parse: Parse) -> None:
+    text = '{"rows": {\n"epoch_3": {\n"train": {"loss": 2.5},\n"val": {"loss": 3.5,\n'
+    (sample,) = samples(parse(text))
+    assert (sample.epoch, sample.values) == (3, {"loss": 2.5, "eval_loss": 3.5})

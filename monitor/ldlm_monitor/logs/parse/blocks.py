@@ -3,8 +3,8 @@
 A kind of block is a subclass of `Block`. It declares the forms of its lines (`LineForm`: a
 pattern, and a handler of matching lines), and `records`, which builds the result. A block is
 opened by an event's definition with `assemble`, or by a sample's with `continued`. A block is
-closed by a handler that sets `done`, by `BLOCK_SECONDS` without a line, or by too many lines
-of other writers.
+closed by a handler that sets `done`, by its `patience` without a line, or by too many lines of
+other writers.
 
 Blocks are kept per file and per stream (the chain of rank prefixes), so that interleaved
 output of several ranks is separated. If two ranks write without a prefix, a row goes to the
@@ -93,14 +93,16 @@ class Block(Generic[RuleT]):
     """An open block. `done`: the block is complete. `forms` are tried in their order.
 
     `claims_indented`: this kind of block takes any indented line, so a line is offered to the
-    other kinds first. `shared`: its lines may have events, too. `touched` is when the block got its
-    last line (Unix seconds), `line` the place of the line that it gets. `foreign` counts the other
-    lines since; after more than `max_foreign` the block is complete.
+    other kinds first. `shared`: its lines may have events, too. `patience`: seconds without a line
+    that complete it. `touched` is when the block got its last line (Unix seconds), `line` the place
+    of the line that it gets. `foreign` counts the other lines since; after more than `max_foreign`
+    the block is complete.
     """
 
     forms: Sequence[LineForm] = ()
     claims_indented: ClassVar[bool] = False
     shared: ClassVar[bool] = False
+    patience: ClassVar[float] = BLOCK_SECONDS
 
     def __init__(self, opening: BlockOpening[RuleT]) -> None:
         self.opening: BlockOpening[RuleT] = opening
@@ -193,7 +195,7 @@ class Blocks:
 
     def expire(self, now: float) -> list[Record]:
         """Complete the blocks that expire by `now` (Unix seconds); returns their records."""
-        return self._close([each for each in self._open if each.touched + BLOCK_SECONDS <= now])
+        return self._close([each for each in self._open if each.touched + each.patience <= now])
 
     def finish(self) -> list[Record]:
         """Complete every block; returns their records."""
@@ -201,7 +203,7 @@ class Blocks:
 
     def expiry(self) -> float:
         """When the next block expires (Unix seconds); infinite if no block is open."""
-        return min((block.touched for block in self._open), default=math.inf) + BLOCK_SECONDS
+        return min((block.touched + block.patience for block in self._open), default=math.inf)
 
     def _by_priority(self, text: bytes) -> list[Block[Any]]:
         """The open blocks; last those that claim indented lines, for such a line newest first."""

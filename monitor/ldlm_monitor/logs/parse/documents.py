@@ -97,6 +97,7 @@ class Document(Block[None]):
     """One document, from its first line on."""
 
     shared = True
+    patience = math.inf  # a writer's buffer may end inside an object, its next part comes later
 
     def __init__(self, opening: BlockOpening[None], held: HeldRows) -> None:
         super().__init__(opening)
@@ -229,9 +230,8 @@ class Document(Block[None]):
 
     def records(self) -> list[Record]:
         """The samples that are left, also that of a last row which the file's end cuts."""
-        if self._stack and isinstance(self._stack[-1].items, dict):
-            self._rows(self._stack.pop())
-        self._stack.clear()
+        while self._stack:
+            self._close(self._stack.pop())
         return self.ready()
 
 
