@@ -21,7 +21,7 @@ from ldlm_monitor.logs.parse.vocabulary import (
     MAX_KEY,
     TRAINING,
     is_count,
-    is_training,
+    is_measured,
     plain,
 )
 
@@ -29,7 +29,7 @@ TRIGGERS = (r"^\{\r?$", r"  \{\r?$", r"[:=] \{\r?$", r"^\{'", r"^\[\{[\"']")
 """Lines that may open a document; `^\\{\"` is a claim of its own."""
 _OPENS = compile_pattern(r"(?:[^{}\[\]'\"\n]{0,80}[:=] ?|\s*['\"][^'\"\n]{1,80}['\"]: ?|\s*)[{\[]")
 _SETTINGS = compile_pattern(
-    r"(?i)[^{\n]*(?:conf|cfg|arg|param|setting|option|schema)\w*['\"]? ?[:=]"
+    r"(?i)[^{\n]*(?:conf|cfg|arg|param|setting|option|schema|weights?|coef)\w*['\"]? ?[:=]"
 )
 _TOKEN = re.compile(
     rb"\s*(?:(?P<mark>[{}\[\],:])|(?P<text>\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*')"
@@ -217,7 +217,7 @@ class Document(Block[None]):
 
     def _records(self, row: Row, at: RecordPlace, *, counts: bool = True) -> list[Record]:
         sample = jsonl.metrics(row, at)
-        if sample is None or not is_training(sample.values):
+        if sample is None or not is_measured(sample.values, row) or jsonl.names_loss(row):
             return []
         if counts and sample.step is None and sample.epoch is None:
             return self._held.certain(tuple(row), sample)

@@ -7,6 +7,7 @@ Rows are decoded by Python's `json`, which accepts the bare `NaN` and `Infinity`
 import json
 import math
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 from ldlm_monitor.base.names import SEVERITIES, Severity
@@ -111,9 +112,21 @@ def training_row(text: bytes, place: RecordPlace) -> list[Record]:
         rows = [] if several else records(row, place)
     except BadRowError:
         return []
-    if all(isinstance(row, Sample) and row.step is None for row in rows):
-        return [row for row in rows if isinstance(row, Sample) and is_training(row.values)]
+    if all(isinstance(each, Sample) and each.step is None for each in rows):
+        found = [each for each in rows if isinstance(each, Sample) and is_training(each.values)]
+        return [] if names_loss(row) else [*found]
     return rows
+
+
+def names_loss(row: dict[str, Any]) -> bool:
+    """Whether a row, or an object in it, has a kind of loss, as settings do: `"loss": "mse"`."""
+    inner = (part for value in row.values() if isinstance(value, dict) for part in value.items())
+    return any(
+        isinstance(value, str)
+        and "loss" in plain(key[:MAX_KEY]).split("_")
+        and number(value[:_MAX_NUMBER]) is None
+        for key, value in chain(row.items(), inner)
+    )
 
 
 def metrics(row: dict[str, Any], place: RecordPlace) -> Sample | None:

@@ -4,7 +4,7 @@ The known keys are data (`data/vocabulary.yml`); `measure` also covers keys that
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -167,6 +167,16 @@ def is_training(values: Mapping[str, float]) -> bool:
         name in _TRAINING_ONLY
         or (name.startswith(("loss_", "eval_")) and not name.endswith(_SETTING_ENDS))
         for name in values
+    )
+
+
+def is_measured(values: Mapping[str, float], keys: Iterable[str]) -> bool:
+    """Whether canonical values, or their keys, include one that settings do not have.
+
+    Unlike `is_training`, for text that may be settings: `loss_alpha`, `eval_batches` are no proof.
+    """
+    return not _TRAINING_ONLY.isdisjoint(values) or any(
+        plain(key[:MAX_KEY]).endswith("loss") for key in keys
     )
 
 
