@@ -44,6 +44,9 @@ def samples(records: list[Record]) -> list[Sample]:
         "\n".join(f"epoch done\n{json.dumps(row, indent=4)}" for row in ROWS),
         "\n".join(pformat(row, width=20) for row in ROWS),
         json.dumps({"model": "x", "log_history": ROWS, "max_steps": 90}, indent=2),
+        json.dumps(ROWS, indent=1),
+        json.dumps(ROWS, indent="\t"),
+        "\n".join(json.dumps([row], indent=1)[2:-2] for row in ROWS),
         json.dumps(NESTED, indent=2),
         json.dumps({"history": NESTED}),
         json.dumps(KEYED, indent=2),
@@ -51,7 +54,7 @@ def samples(records: list[Record]) -> list[Sample]:
         json.dumps(COLUMNS, indent=2),
         json.dumps({"history": COLUMNS}),
     ],
-    ids=range(15),
+    ids=range(18),
 )
 def test_each_row_of_a_document_is_a_sample(parse: Parse, text: str) -> None:
     found = samples(parse(f"{text}\n", path="log.json"))
@@ -225,3 +228,20 @@ def test_a_document_that_the_end_of_the_file_cuts_gives_its_last_row(parse: Pars
     text = '{"rows": {\n"epoch_3": {\n"train": {"loss": 2.5},\n"val": {"loss": 3.5,\n'
     (sample,) = samples(parse(text))
     assert (sample.epoch, sample.values) == (3, {"loss": 2.5, "eval_loss": 3.5})
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{"text": "a", "loss": 2.5}, {"text": "b", "loss": 7.5}],
+        [
+            {"text": "a", "parts": {"loss": [2.5, 7.5]}},
+            {"text": "b", "parts": {"loss": [0.5, 4.5]}},
+        ],
+    ],
+)
+def test_items_of_an_array_without_a_counter_are_no_rows(
+    parse: Parse, rows: Any, indent: int | None
+) -> None:
+    assert samples(parse(json.dumps(rows, indent=indent) + "\n")) == []

@@ -25,7 +25,7 @@ from ldlm_monitor.logs.parse.vocabulary import (
     plain,
 )
 
-TRIGGERS = (r"^\{\r?$", r"  \{\r?$", r"[:=] \{\r?$", r"^\{'", r"^\[\{[\"']")
+TRIGGERS = (r"^[\[{]\r?$", r"[ \t][\[{]\r?$", r"^\{'", r"^\[\{[\"']")
 """Lines that may open a document; `^\\{\"` is a claim of its own."""
 _OPENS = compile_pattern(r"(?:[^{}\[\]'\"\n]{0,80}[:=] ?|\s*['\"][^'\"\n]{1,80}['\"]: ?|\s*)[{\[]")
 _SETTINGS = compile_pattern(
@@ -219,9 +219,11 @@ class Document(Block[None]):
         sample = jsonl.metrics(row, at)
         if sample is None or not is_measured(sample.values, row) or jsonl.names_loss(row):
             return []
-        if counts and sample.step is None and sample.epoch is None:
-            return self._held.certain(tuple(row), sample)
-        return [sample]
+        if sample.step is not None or sample.epoch is not None:
+            return [sample]
+        if any(isinstance(each.items, list) for each in self._stack):
+            return []  # items of an array may be the texts or layers of one step
+        return self._held.certain(tuple(row), sample) if counts else [sample]
 
     def ready(self) -> list[Record]:
         """The samples of the rows that were closed since the last call."""
