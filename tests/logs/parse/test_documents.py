@@ -11,7 +11,7 @@ import pytest
 
 from ldlm_monitor.base.chunk import Chunk, Origin
 from ldlm_monitor.base.records import Event, Record, Sample
-from ldlm_monitor.logs.parse import Parser
+from ldlm_monitor.logs.parse import Parser, documents
 from ldlm_monitor.logs.parse.blocks import BLOCK_SECONDS
 from tests.logs.parse.conftest import Parse
 
@@ -245,3 +245,21 @@ def test_items_of_an_array_without_a_counter_are_no_rows(
     parse: Parse, rows: Any, indent: int | None
 ) -> None:
     assert samples(parse(json.dumps(rows, indent=indent) + "\n")) == []
+
+
+def test_a_document_without_rows_ends(parse: Parse, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "MAX_BARREN", 8)
+    row = '{"step": 4, "kl": 0.5}\n'  # one of JSON lines, but without a loss none of a document
+    assert samples(parse('{"rows": [\n' + "1,\n" * 6 + row)) == []
+    assert [each.step for each in samples(parse('{"rows": [\n' + "1,\n" * 7 + row))] == [4]
+    keyed = json.dumps(KEYED, indent=2) + "\n"
+    assert [each.step for each in samples(parse(keyed))] == [10, 20, 30, 40]
+
+
+def test_a_line_of_more_than_a_mebibyte_is_no_part_of_a_document(
+    parse: Parse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents, "MAX_LINE", 64)
+    text = '{\n"step": 4,\n"loss": 2.5,\n' + f'"kl": 0.5,{" " * 64}"lr": 0.5\n}}\n'
+    (sample,) = samples(parse(text))
+    assert (sample.step, sample.values["loss"], "kl" in sample.values) == (4, 2.5, False)

@@ -39,8 +39,11 @@ _COUNTED = re.compile(r"(?P<name>[A-Za-z_ ]*?)[ _-]?(?P<at>\d{1,9})")
 """A key that counts: `epoch_3`, `Epoch 3`, `3`."""
 _MAX_DEPTH = 16
 """Objects and arrays within each other. A choice: known documents have four."""
-_MAX_LINE = 1 << 20
+MAX_LINE = 1 << 20
 """Bytes of a document in one line. A choice: 10,000 rows fit, more take seconds."""
+MAX_BARREN = 100_000
+"""Lines in a row without a record that end a document. A choice: columns of a long run fit, more
+take seconds."""
 _MAX_ITEMS = 512  # of an object, as of a row of JSON lines
 _MAX_LIST = 65536
 """Numbers kept of a list. A choice: a value for each step of a long run fits in half a MiB."""
@@ -105,6 +108,7 @@ class Document(Block[None]):
         self._stack: list[_Frame] = []
         self._found: list[Record] = []
         self._wanted: _Wanted = "value"
+        self._barren = 0  # lines since the last row
         match = _OPENS.match(opening.text)
         self._begin = match.span()[1] - 1 if match else 0  # of the first object or array
         self._heading = opening.text[: self._begin].decode("utf-8", "replace")
@@ -115,7 +119,7 @@ class Document(Block[None]):
         """Whether a text may be the first line of a document of metrics, or all of one."""
         whole = text.rstrip(b" ,\r\n").endswith((b"}", b"]"))
         nested = text.count(b"{") + text.count(b"[") > 1
-        if whole and (len(text) > _MAX_LINE or b"oss" not in text or not nested):
+        if whole and (b"oss" not in text or not nested):
             return False
         return _OPENS.match(text) is not None and _SETTINGS.match(text) is None
 
@@ -125,12 +129,15 @@ class Document(Block[None]):
             not closed and not text.rstrip().endswith((b"}", b"]", b","))
         ):
             return None
+        if len(text) > MAX_LINE or self._barren >= MAX_BARREN:
+            return None
         tokens = self._fitting(text, 0 if self._stack else self._begin)
         if not tokens:
             return None
         indent = len(text) - len(text.lstrip())
         for mark, word, at in tokens:
             self._add(mark, word, at if at > indent else -1)
+        self._barren = 0 if self._found else self._barren + 1
         if self._stack:
             return len(text)
         self.done = True
