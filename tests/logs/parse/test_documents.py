@@ -263,3 +263,19 @@ def test_a_line_of_more_than_a_mebibyte_is_no_part_of_a_document(
     text = '{\n"step": 4,\n"loss": 2.5,\n' + f'"kl": 0.5,{" " * 64}"lr": 0.5\n}}\n'
     (sample,) = samples(parse(text))
     assert (sample.step, sample.values["loss"], "kl" in sample.values) == (4, 2.5, False)
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_lists_beside_a_counter_are_no_rows(parse: Parse, indent: int | None) -> None:
+    row = {"loss": [2.5, 2.25], "step": 3}
+    found = samples(parse(json.dumps(row, indent=indent) + "\n"))
+    assert [each for each in found if "loss" in each.values or each.step is None] == []
+    kept = {"accuracy": 0.5, **row}
+    (sample,) = samples(parse(json.dumps(kept, indent=indent) + "\n"))
+    assert (sample.step, sample.values) == (3, {"accuracy": 0.5})
+
+
+def test_a_row_may_have_values_of_numbered_layers(parse: Parse) -> None:
+    row = {"step": 5, "accuracy": 0.5, "grad_norm": 1.0, "layer_1": {"grad_norm": 0.25}}
+    (sample,) = samples(parse(json.dumps(row) + "\n"))
+    assert (sample.step, sample.values["accuracy"], sample.values["grad_norm"]) == (5, 0.5, 1.0)

@@ -20,6 +20,7 @@ from ldlm_monitor.logs.parse.vocabulary import (
     EVALUATIONS,
     MAX_KEY,
     TRAINING,
+    counted_key,
     is_count,
     is_measured,
     plain,
@@ -35,8 +36,6 @@ _TOKEN = re.compile(
     rb"\s*(?:(?P<mark>[{}\[\],:])|(?P<text>\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*')"
     rb"|(?P<word>(?:tensor|np\.\w+)\([^()\n]*\)|[-+.\w]+))"
 )
-_COUNTED = re.compile(r"(?P<name>[A-Za-z_ ]*?)[ _-]?(?P<at>\d{1,9})")
-"""A key that counts: `epoch_3`, `Epoch 3`, `3`."""
 _MAX_DEPTH = 16
 """Objects and arrays within each other. A choice: known documents have four."""
 MAX_LINE = 1 << 20
@@ -194,14 +193,11 @@ class Document(Block[None]):
             if around is not None and numbers and frame.items:
                 around.put(frame.items)
             return
-        counted = _COUNTED.fullmatch(frame.key or "")
         columns = bool(frame.items) and all(isinstance(e, list) for e in frame.items.values())
         alone = around is None or columns or isinstance(around.items, list)
-        if counted is not None and not alone:
-            name = counted["name"].strip() or "step"
-            alone = is_count(name)
-            if alone:
-                frame.items.setdefault(name, int(counted["at"]))
+        if not alone and (counted := counted_key(frame.key or "")):
+            frame.items.setdefault(*counted)
+            alone = True
         if not alone and around is not None:
             around.put(frame.items)
         elif alone:
@@ -216,6 +212,8 @@ class Document(Block[None]):
         lists = {key: each for key, each in row.items() if isinstance(each, list)}
         single = {key: each for key, each in row.items() if key not in lists}
         self._found += self._records(single, frame.at)
+        if any(is_count(key[:MAX_KEY]) for key in single):
+            return  # lists beside a counter are those of one step
         length = max(map(len, lists.values()), default=0)
         columns = {key: each for key, each in lists.items() if len(each) == length > 1}
         for at in range(length if columns else 0):

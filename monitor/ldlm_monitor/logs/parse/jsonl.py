@@ -26,6 +26,7 @@ from ldlm_monitor.logs.parse.patterns import number
 from ldlm_monitor.logs.parse.vocabulary import (
     MAX_KEY,
     STEP_KEYS,
+    counted_key,
     is_known,
     is_metric,
     is_training,
@@ -108,7 +109,7 @@ def training_row(text: bytes, place: RecordPlace) -> list[Record]:
     """
     try:
         row = decode(text.rstrip(b", \r"))
-        several = any(isinstance(each, dict) and key[-1:].isdigit() for key, each in row.items())
+        several = any(isinstance(each, dict) and counted_key(key) for key, each in row.items())
         rows = [] if several else records(row, place)
     except BadRowError:
         return []

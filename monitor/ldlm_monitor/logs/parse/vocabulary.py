@@ -41,6 +41,7 @@ _SETTING_ENDS = tuple(_DATA["setting_ends"])
 _OPTIMIZER_LR = re.compile(r"lr_[a-z0-9]+_group0")  # Composer's `lr-DecoupledAdamW/group0`
 MAX_KEY = 128
 """Characters kept of a key, a choice: metrics have shorter names; longer ones swell labels."""
+_COUNTED = re.compile(r"(?P<name>[A-Za-z_ ]*?)[ _-]?(?P<at>\d{1,9})")
 _QUALIFIERS = frozenset(_DATA["loss_qualifiers"])
 TRAINING = frozenset(_DATA["loss_beginnings"]["training"])
 """The words that name the training, as `plain` spells them."""
@@ -108,6 +109,13 @@ def put(values: dict[str, float], key: str, value: float) -> None:
 def is_count(key: str) -> bool:
     """Whether a trainer's key counts steps or epochs."""
     return plain(key) in STEP_KEYS or plain(key) in EPOCH_KEYS
+
+
+def counted_key(key: str) -> tuple[str, int] | None:
+    """Name and number of a key that counts: `epoch_3`, `Epoch 3`, `3` (a step); else None."""
+    counted = _COUNTED.fullmatch(key[:MAX_KEY])
+    name = (counted["name"].strip() or "step") if counted else ""
+    return (name, int(counted["at"])) if counted and is_count(name) else None
 
 
 @lru_cache(maxsize=_MAX_CACHED)
