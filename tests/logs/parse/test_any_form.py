@@ -68,6 +68,11 @@ def test_words_of_other_languages_become_english_and_other_text_stays() -> None:
         ("tl", "tl"),
         ("gloss", "loss_g"),
         ("loss_scale", "loss_scale"),
+        ("strata", "strata"),
+        ("media", "media"),
+        ("précision", "pr_cision"),
+        ("混合精度", "____"),
+        ("数据损失", "____"),
     ],
 )
 def test_a_key_has_its_meaning_in_other_languages_and_written_together(key: str, name: str) -> None:
@@ -87,3 +92,52 @@ def test_a_key_has_its_meaning_in_other_languages_and_written_together(key: str,
 )
 def test_sentences_of_such_words_give_nothing(parse: Parse, line: str) -> None:
     assert [each for each in parse(f"{line}\n" * 5) if isinstance(each, Sample)] == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Strata: 12",
+        "strata=0.25",
+        '{"step": 4, "strata": 0.25, "grad_norm": 1.0}',
+        "第 3 步: 数据损失 3 行",
+        "轮次 4, 验证损失 3 轮未改善",
+    ],
+)
+def test_words_that_also_mean_another_thing_name_no_metric(parse: Parse, line: str) -> None:
+    found = [each for each in parse(f"{line}\n" * 5) if isinstance(each, Sample)]
+    named = {name for each in found for name in each.values}
+    assert not named & {"loss", "eval_loss"}
+
+
+@pytest.mark.parametrize(
+    ("line", "step", "epoch"),
+    [
+        ("总步数: 50000, 当前步: 4, 损失: 2.4", 4, None),
+        ("最大步数: 50000, 步数: 4, 损失: 2.4", 4, None),
+        ("всего шаг: 50000, шаг: 4, потери: 2.4", 4, None),
+        ("最大轮次: 50, 当前轮次: 4, 损失: 2.4", None, 4),
+        ("同步 400: 轮次: 4, 损失: 2.4", None, 4),
+    ],
+)
+def test_a_total_in_another_language_is_no_step(
+    parse: Parse, line: str, step: int | None, epoch: int | None
+) -> None:
+    (sample,) = [each for each in parse(f"{line}\n") if isinstance(each, Sample)]
+    assert (sample.step, sample.epoch, sample.values["loss"]) == (step, epoch, 2.4)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "轮次 4, 最佳损失: 2.1",
+        "época 4, mejor pérdida: 2.1",
+        "эпоха 4, лучшие потери: 2.1",
+        "époque 4, meilleure perte: 2.1",
+        "Epoche 4, minimaler Verlust: 2.1",
+        "轮次 4, 最低验证损失: 2.1",
+    ],
+)
+def test_the_best_loss_in_another_language_is_not_the_loss(parse: Parse, line: str) -> None:
+    found = [each for each in parse(f"{line}\n" * 5) if isinstance(each, Sample)]
+    assert not {name for each in found for name in each.values} & {"loss", "eval_loss"}

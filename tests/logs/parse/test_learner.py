@@ -550,7 +550,16 @@ def test_what_a_line_counts_apart_is_no_step_beside_a_counter_that_rises(parse: 
 
 @pytest.mark.parametrize(
     "lead",
-    ["{} tokens |", "{} samples,", "{} ms |", "{} MB", "{} worker", "fold {}:", "seed {}", "run {} |"],
+    [
+        "{} tokens |",
+        "{} samples,",
+        "{} ms |",
+        "{} MB",
+        "{} worker",
+        "fold {}:",
+        "seed {}",
+        "run {} |",
+    ],
 )
 def test_a_number_at_the_beginning_that_is_said_to_be_another_thing_is_no_step(
     parse: Parse, lead: str

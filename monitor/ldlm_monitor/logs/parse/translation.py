@@ -21,6 +21,11 @@ _MEANINGS: dict[str, str] = {
 _MARKS = str.maketrans({mark: put for put, marks in _DATA["marks"].items() for mark in marks})
 _BARE = re.compile(r"[ -~]+|[^\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]+")
 """Text of scripts that part words by blanks: not Chinese, Japanese or Korean."""
+_LETTER = "[\u3040-\u306d\u306f-\u30fb\u4e00-\u7683\u7685-\u9fff\uac00-\ud7af]"
+"""A letter of those, but for の and 的: a word directly behind an unlisted one is a part of another
+word, as `步` in `同步`."""
+_COUNTED = "[轮輪行个個次条條]"
+"""Behind a number, what it counts: `验证损失 3 轮未改善` gives no loss."""
 _ORDINAL = re.compile(r"第\s*(\d+(?: ?/ ?\d+)?)\s+(epoch|step|iteration|batch)\b")
 _MAX_CACHED = 4096
 """Keys in the cache, a choice as in `vocabulary`."""
@@ -55,7 +60,7 @@ def _patterns() -> _Patterns:
     joins = "|".join(map(re.escape, _DATA["joins"]))
     run = (
         rf"(?<![^\W\d_])(?:{parted})+(?: (?:(?:{joins}) ?)?(?:{parted})+)*(?![^\W\d_])"
-        rf"|(?:{glued})(?: ?(?:{joins})?(?:{glued}))*"
+        rf"|(?<!{_LETTER})(?:{glued})(?: ?(?:{joins})?(?:{glued}))*(?! ?\d+ ?{_COUNTED})"
     )
     return _Patterns(re.compile(run, re.I), re.compile(f"{parted}|{glued}", re.I))
 
