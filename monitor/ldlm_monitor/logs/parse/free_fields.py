@@ -116,7 +116,7 @@ _BEHIND_LEAD = compile_pattern(
     r"[ \t]*(?:[^A-Za-z \t]|$|(?:(?i:avg|mean|train|training|val) )?[A-Za-z_][\w./@]*"
     r"[ \t:=]+(?:[-+.\d]|(?i:nan|inf)\b))"
 )
-"""What follows a step: a delimiter or a field. A unit or noun, `512 tokens |`, names what counts."""
+"""What follows a step: a delimiter or a field. A unit or noun, `512 tokens |`, names what it is."""
 _TIME = compile_pattern(r"[ \t]*(?i:m?s|secs?|seconds?|min|minutes?|h|hours?)\b")
 _ABBREVIATED = compile_pattern(r"\b[A-Z]\w*[A-Z] {{quantity}}")
 """An unknown metric and its number, `MAE 0.66` or `Max_MA 28.95 GB`: no words of a sentence."""
@@ -165,9 +165,8 @@ class _Reader:
         self._paired = _PAIRS.match(text, start) is not None
         if lead := _LEAD.match(text, start):
             key, at = texts(lead)
-            named = (key or b"").lower() in _LEADS
-            if named and _BEHIND_LEAD.match(text, lead.span(2)[1]):
-                found.lead = int(at or 0)
+            counts = (key or b"").lower() in _LEADS and _BEHIND_LEAD.match(text, lead.span(2)[1])
+            found.lead = int(at or 0) if counts else None
         if pair := _PAIR.match(text, start):
             start = pair.span()[1]
             for name, count in zip(("epoch", "batch"), texts(pair), strict=True):

@@ -17,6 +17,7 @@ from ldlm_monitor.logs.parse.fields import Fields
 from ldlm_monitor.logs.parse.free_fields import (
     EPOCH_TRIGGER,
     EVALUATION_TRIGGER,
+    MAX_BYTES,
     epoch_of,
     evaluation_progress,
     read_fields,
@@ -142,7 +143,7 @@ class Learner:
         template = self._templates.get(shape)
         if template is None and self._searched <= _MAX_SEARCHED and b"#" in shape:
             first = self._first.setdefault(shape, [])
-            first.append((text, place))
+            first.append((text[:MAX_BYTES], place))
             if len(first) < _MIN_LINES:
                 return []
             found = [sample for each in self._first.pop(shape) for sample in self.read(*each)]
@@ -157,14 +158,14 @@ class Learner:
         """The sample of a table's row; empty for another line."""
         if self.table is None:
             return []
-        numbers = self.table.row(translated(text))
+        numbers = self.table.row(translated(text[:MAX_BYTES]))
         if self.table.ended:
             self.table = None
         return [] if numbers is None else [numbers.at(place, "inferred")]
 
     def read(self, text: bytes, place: RecordPlace) -> list[Sample]:
         """The samples that a line gives, and those of earlier lines that it makes certain."""
-        text = translated(text)
+        text = translated(text[:MAX_BYTES])
         if (header := epoch_of(text, alone=True)) is not None:
             return [header.at(place, "inferred")]
         below = self._is_below(text, place)
