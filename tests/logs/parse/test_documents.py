@@ -117,6 +117,8 @@ def test_rows_without_a_counter_need_a_second_one_that_differs(parse: Parse) -> 
         '{"train": {"step": 20000, "grad_norm": 1.0, "loss": "mse"}}\n',
         "loss weights: {'ce_loss': 1.0, 'kl_loss': 0.5, 'step': 0}\n",
         '{\n  "losses": [\n    {"step": 3, "name": "mse", "loss_alpha": 0.3}\n  ]\n}\n',
+        '{\n  "steps": 20000,\n  "lr": 0.1,\n  "loss": ["mse", "l1"]\n}\n',
+        '{\n  "steps": 20000,\n  "lr": 0.1,\n  "loss": null\n}\n',
         "{'loss': {'weight': 1.0, 'name': 'mse'},\n 'lr': 0.1}\n",
         "[{'role': 'user', 'content': 'the loss is 0.5'}]\n",
     ],
@@ -196,12 +198,13 @@ def rows_of(*losses: float) -> list[dict[str, Any]]:
 def test_what_stands_below_an_evaluation_is_its_own(
     parse: Parse, train: Any, evaluation: Any, word: str, indent: int | None
 ) -> None:
-    text = json.dumps({word: evaluation, "train": train}, indent=indent) + "\n"
-    found = samples(parse(text))
-    losses = [
-        {name: value for name, value in each.values.items() if "loss" in name} for each in found
-    ]
-    assert losses == [{"eval_loss": 3.5}, {"eval_loss": 3.25}, {"loss": 2.5}, {"loss": 2.25}]
+    def losses(document: dict[str, Any]) -> list[dict[str, float]]:
+        found = samples(parse(json.dumps(document, indent=indent) + "\n"))
+        return [{n: value for n, value in each.values.items() if "loss" in n} for each in found]
+
+    trained, evaluated = [{"loss": 2.5}, {"loss": 2.25}], [{"eval_loss": 3.5}, {"eval_loss": 3.25}]
+    assert losses({"train": train, word: evaluation}) == trained + evaluated
+    assert losses({word: evaluation, "train": train}) == evaluated + trained
 
 
 def test_the_text_before_a_document_may_name_an_evaluation(parse: Parse) -> None:

@@ -192,6 +192,8 @@ class Document(Block[None]):
             numbers = all(isinstance(each, int | float) for each in frame.items)
             if around is not None and numbers and frame.items:
                 around.put(frame.items)
+            elif around is not None:
+                around.name = None
             return
         columns = bool(frame.items) and all(isinstance(e, list) for e in frame.items.values())
         alone = around is None or columns or isinstance(around.items, list)
@@ -222,7 +224,8 @@ class Document(Block[None]):
 
     def _records(self, row: Row, at: RecordPlace, *, counts: bool = True) -> list[Record]:
         sample = jsonl.metrics(row, at)
-        if sample is None or not is_measured(sample.values, row) or jsonl.names_loss(row):
+        known = (key for key, value in row.items() if value is not None)
+        if sample is None or not is_measured(sample.values, known) or jsonl.names_loss(row):
             return []
         if sample.step is not None or sample.epoch is not None:
             return [sample]
