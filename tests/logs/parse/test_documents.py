@@ -211,6 +211,8 @@ def test_the_text_before_a_document_may_name_an_evaluation(parse: Parse) -> None
     row = json.dumps({"step": 4, "loss": 2.5}, indent=2)
     (sample,) = samples(parse(f"validation: {row}\n"))
     assert (sample.step, sample.values) == (4, {"eval_loss": 2.5})
+    (sample,) = samples(parse(f"INFO test.py:33: {row}\n"))
+    assert (sample.step, sample.values) == (4, {"loss": 2.5})
 
 
 @pytest.mark.parametrize("document", [ROWS, NESTED, KEYED, {"val": KEYED, "train": KEYED}])

@@ -110,7 +110,8 @@ class Document(Block[None]):
         self._barren = 0  # lines since the last row
         match = _OPENS.match(opening.text)
         self._begin = match.span()[1] - 1 if match else 0  # of the first object or array
-        self._heading = opening.text[: self._begin].decode("utf-8", "replace")
+        before = opening.text[: self._begin].decode("utf-8", "replace").rstrip(" :='\"")
+        self._heading = re.split(r"[^\w ]", before)[-1]  # not a logger's `test.py:33`
         self.max_foreign = 0  # no line of another writer may be between the lines
 
     @staticmethod
