@@ -326,7 +326,7 @@ def test_nodes_that_failed_stay_left_out_and_a_fifth_ends_the_run() -> None:
         nodes = ",".join(f"gpu{each}" for each in range(1, number + 1))
         if number < 5:
             assert found.environment["LDLM_EXCLUDE_NODES"] == nodes
-            run.begin(None, START + number)
+            run.begin(START + number)
     assert found == Order("no restart: 5 nodes failed")
     assert run.ended(1, START + 9).environment["LDLM_EXCLUDE_NODES"] == nodes
 
@@ -344,7 +344,7 @@ def test_the_pauses_before_restarts_double_up_to_five_minutes() -> None:
 def test_the_note_of_a_restart_says_why_and_how_many_there_were() -> None:
     run = supervisor("crash=restart:5", budget="3/2h")
     assert run.ended(-9, START).note == "restart 1 of 3 in 2h: signal 9, after 1 s"
-    run.begin(None, START + 1)
+    run.begin(START + 1)
     orders(run, snapshot(step=0), START + 2)
     assert run.ended(7, START + 3).note == "restart 2 of 3 in 2h: exit code 7 at step 0, after 1 s"
     assert supervisor("crash=restart").ended(1, START).start_at, "once, where no number is given"
@@ -374,7 +374,7 @@ def test_the_end_of_a_log_is_read_with_its_line_of_this_attempt() -> None:
     assert not read(replace(end, time=None))
     assert not read(replace(end, run="other"))
     assert not read(replace(end, message="the command ended with exit code 1"))
-    acting.begin(None, START + 5)
+    acting.begin(START + 5)
     assert not read(end)
 
 

@@ -14,7 +14,7 @@ _DATA = packaged_yaml(__package__, "data/words.yml")
 # Python's `re` ignores the case of `ı`, too: it matches `i`, and `i̇` is how `İ` is lowered.
 _MEANINGS: dict[str, str] = {
     word.replace("ı", "i"): english
-    for english, languages in _DATA["meanings"].items()
+    for english, languages in _DATA["words"].items()
     for words in languages.values()
     for word in words
 }
@@ -38,7 +38,7 @@ def _spellings(word: str) -> set[str]:
 TRIGGERS = tuple(
     "(?:" + "|".join(sorted(set().union(*(_spellings(each) for each in words)))) + ")"
     for meaning in ("loss", "epoch", "step", "iteration", "accuracy")
-    for words in _DATA["meanings"][meaning].values()
+    for words in _DATA["words"][meaning].values()
 )
 """What lines of other languages have that are looked at."""
 _ASCII_WORDS = compile_pattern(
