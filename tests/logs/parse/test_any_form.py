@@ -141,3 +141,19 @@ def test_a_total_in_another_language_is_no_step(
 def test_the_best_loss_in_another_language_is_not_the_loss(parse: Parse, line: str) -> None:
     found = [each for each in parse(f"{line}\n" * 5) if isinstance(each, Sample)]
     assert not {name for each in found for name in each.values} & {"loss", "eval_loss"}
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "| dataset | loss | acc |\n| wiki | 2.5 | 0.5 |\n| code | 71.2 | 0.25 |",
+        "trial, lr, loss\n1, 0.001, 2.5\n2, 0.01, 3.5",
+        "| model | loss | acc |\n| small | 2.5 | 0.5 |",
+        "| split | loss | acc |\n| holdout | 2.5 | 0.5 |",
+    ],
+)
+def test_a_table_of_results_without_a_counter_is_not_the_trainings(
+    parse: Parse, table: str
+) -> None:
+    found = [each for each in parse(f"start\n{table}\n") if isinstance(each, Sample)]
+    assert not any("loss" in each.values for each in found)

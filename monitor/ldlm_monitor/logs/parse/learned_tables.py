@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from ldlm_monitor.base.records import Record
 from ldlm_monitor.logs.parse.blocks import MAX_ROWS, Block, BlockOpening
 from ldlm_monitor.logs.parse.event_rules import RecordPlace
-from ldlm_monitor.logs.parse.fields import EVALUATION_WORDS, Fields
+from ldlm_monitor.logs.parse.fields import EVALUATION_WORDS, TRAINING_WORDS, Fields
 from ldlm_monitor.logs.parse.numbers import Numbers
 from ldlm_monitor.logs.parse.patterns import compile_pattern, quantity, texts
 from ldlm_monitor.logs.parse.vocabulary import is_count, is_metric, is_training, measure, plain
@@ -38,6 +38,7 @@ _NAME = compile_pattern(r"(?:\d?[A-Za-z_|](?: ?[\w./@%()+:|#'-]){0,63}|#)$")
 _ROW = compile_pattern(r"[^\n]*?(?:^|[\s|,;])[-+]?(?:\d|\.\d|(?i:nan|inf))")
 _FRACTION = compile_pattern(r"\d\.|(?i:nan|inf)|\de-")
 _CLOCK = compile_pattern(r"\d+:\d\d(?::\d\d)?(?:\.\d+)?$")
+_LABELS = EVALUATION_WORDS | TRAINING_WORDS
 _EMPTY = frozenset((b"", b"-", b"--", b"None", b"NA", b"N/A", b"n/a", b"null"))
 _RULE = compile_pattern(r"[-+=|: ]{3,}\s*$")
 _PAIR = compile_pattern(r"\|\s*(?P<name>[^|]{1,64}?)\s*\|\s*(?P<value>[^|]*?)\s*\|?\s*$")
@@ -55,6 +56,7 @@ class ColumnTable:
         self._certain = certain  # the header is no sentence
         self._separator = separator
         self._counts = any(map(is_column_count, names))
+        self._measures = self._counts or all(map(_is_number_column, names))
         self._foreign = 0
 
     @classmethod
@@ -98,6 +100,8 @@ class ColumnTable:
         if cells is None:
             return None
         fields = Fields()
+        # Rows of other things without a counter are results: of data sets, of trials.
+        says = self._measures or not _LABELS.isdisjoint(map(bytes.lower, cells))
         for name, cell in zip(self._names, cells, strict=False):
             counted = is_column_count(name)
             amount = cell.rstrip(b":").partition(b"/")[0] if counted else cell.rstrip(b":")
@@ -115,7 +119,7 @@ class ColumnTable:
             fields.values = {(name, True): value for (name, _), value in fields.values.items()}
         if bool(fields.counts) is not self._counts or not fields.values:
             return None
-        if not _FRACTION.search(text):
+        if not says or not _FRACTION.search(text):
             return None
         self._foreign = 0
         self._certain = True
