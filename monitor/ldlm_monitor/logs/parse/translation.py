@@ -42,7 +42,7 @@ TRIGGERS = tuple(
 )
 """What lines of other languages have that are looked at."""
 _ASCII_WORDS = compile_pattern(
-    r"(?i)\b(?:" + "|".join(word for word in _MEANINGS if word.isascii()) + ")"
+    r"(?i)\b(?:" + "|".join(word for word in _MEANINGS if word.isascii()) + r")+(?:[^a-z]|$)"
 )
 
 
