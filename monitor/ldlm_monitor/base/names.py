@@ -116,7 +116,7 @@ _TRAIN = (
     ("ldlm_train_last_progress_timestamp_seconds", "When the step last advanced, in Unix time."),
     (
         "ldlm_train_stall_limit_seconds",
-        "Longest pause between steps that is normal for the run at its present place.",
+        "Longest pause between steps that is normal for the run in its present phase.",
     ),
     (
         "ldlm_train_hang_limit_seconds",

@@ -61,7 +61,7 @@ def resumed() -> Lines:
 @pytest.mark.parametrize(
     ("lines", "restarts", "fired", "productive"),
     [
-        (second_training, 1, [], (0.3, 0.45)),
+        (second_training, 1, ["TrainingStalled"], (0.3, 0.45)),
         (step_of_each_epoch, 0, [], (0.99, 1)),
         (resumed, 1, ["TrainingStalled", "NonFiniteLoss"], (0.85, 0.95)),
     ],

@@ -45,8 +45,7 @@ class Lifecycle:
         self.read_to = self.ends_at = math.inf
         self.steps = FileSteps()
         self._paused_by: str | None = None
-        self._training = False
-        self._passed = 0  # how many of `_limits`
+        self._stalled = self._late = self._training = False
         self._highest_step, self._stride = -1, 0
         self._is_saved = self._was_done = False
         self._places = Places()
@@ -92,33 +91,16 @@ class Lifecycle:
         return self._alive_at - self.last_progress_at + limit
 
     @property
-    def alert_limit(self) -> float:
-        """Seconds after `last_progress_at` from which a pause is worth an alert.
-
-        Beyond `stall_limit` where a pause may be the first of its kind, announced or not.
-        """
-        limit = self.stall_limit
-        return max(limit, self.pace.settings.startup_seconds) if self._may_pause_first else limit
-
-    @property
     def hang_limit(self) -> float:
         """Seconds after `last_progress_at` from which a pause is a hang whatever the run may do.
 
-        Beyond `alert_limit` for the first pause of a kind, and while batches are skipped.
+        Beyond `stall_limit` for the first pause of a kind, and while batches are skipped.
         """
         if not self._may_pause_first:
             return self.stall_limit
         usual = max(self.pace.limit(self.phase), self.pace.settings.startup_seconds)
         patience = LONGEST_SKIP if "skip" in self._places.here else LATE * usual
         return max(self.stall_limit, patience)
-
-    @property
-    def _limits(self) -> tuple[float, float, float]:
-        return self.stall_limit, self.alert_limit, self.hang_limit
-
-    @property
-    def _stalled(self) -> bool:
-        return self._passed > 0
 
     @property
     def _may_pause_first(self) -> bool:
@@ -142,13 +124,13 @@ class Lifecycle:
 
     @property
     def stalls_at(self) -> float | None:
-        """When it passes the next of its limits if no record arrives (Unix seconds), or None."""
+        """When it stalls, or is late, if no record arrives (Unix seconds); None if it does not."""
         # Words of an end may come when it has stalled already.
         completes = self.goal.is_reached and self.ending.assumed is None
-        passed = 0 if completes else self._passed
-        if not self.can_stall or passed == len(self._limits):
+        if not self.can_stall or (self._late and not completes):
             return None
-        return self.last_progress_at + self._limits[passed]
+        is_waited_for = self._stalled and not completes
+        return self.last_progress_at + (self.hang_limit if is_waited_for else self.stall_limit)
 
     def silent_since(self, at: float) -> float:
         """The time of the last step, as if each moment up to `at` that was not read had a step."""
@@ -156,17 +138,18 @@ class Lifecycle:
         return self.last_progress_at + max(at - known, 0.0)
 
     def tick(self, now: float) -> bool:
-        """Run the timers that are due at `now`; True if the state or a passed limit changed."""
-        before, now = (self.state, self._passed), min(now, self.read_to)
+        """Run the timers that are due at `now`; True if the state or the lateness changed."""
+        before, now = (self.state, self._late), min(now, self.read_to)
         if self.ending.assumed is not None and now >= self.ending.assumed.confirm_at:
             self.finish(now)
         if self.can_stall:
             # The sums of `due`: a difference may round to the other side, and the timer never end.
-            now = min(now, self.ends_at)
-            self._passed = sum(now > self.last_progress_at + limit for limit in self._limits)
+            limit, now = self.stall_limit, min(now, self.ends_at)
+            self._stalled = now > self.last_progress_at + limit
+            self._late = now > self.last_progress_at + self.hang_limit
             if self._stalled:
                 self._end_if_complete()
-        return (self.state, self._passed) != before
+        return (self.state, self._late) != before
 
     def observe(self, found: Sequence[FileRows]) -> bool:
         """Process rows; True if a training begins anew: its epochs count from the first again, or
@@ -360,7 +343,7 @@ class Lifecycle:
         self.phase = move.to or self.phase
         if "silence" in move.forgets:
             self._alive_at = at
-            self._passed = 0
+            self._stalled = self._late = False
         if "pause" in move.forgets:
             self._paused_by = None
         if "doubtful end" in move.forgets:
@@ -386,7 +369,7 @@ class Lifecycle:
     def set_stall(self, settings: Stall) -> None:
         """Judge the silence so far, too, by other limits."""
         self.pace.settings = settings
-        self._passed = 0
+        self._stalled = self._late = False
 
     def shift(self, seconds: float) -> None:
         """Leave `seconds`, by which the clock jumped, out of the time since the last step."""

@@ -172,10 +172,10 @@ class Progress:
         }
         if self._life.can_stall or self.step is not None:
             known["ldlm_train_last_progress_timestamp_seconds"] = self._life.silent_since(at)
-            life = self._life
-            alert, hang = life.alert_limit, life.hang_limit
-            known["ldlm_train_stall_limit_seconds"] = life.stall_limit if hangs else alert
-            known["ldlm_train_hang_limit_seconds"] = life.stall_limit if hangs else hang
+            known["ldlm_train_stall_limit_seconds"] = self._life.stall_limit
+            known["ldlm_train_hang_limit_seconds"] = (
+                self._life.stall_limit if hangs else self._life.hang_limit
+            )
         labels = make_labels(run=run)
         yield from (Point(name, labels, each) for name, each in known.items() if each is not None)
         for rank, step in self.rank_steps.items():

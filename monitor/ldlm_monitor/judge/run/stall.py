@@ -20,7 +20,7 @@ class Stall(Section):
     """No learned limit is shorter than this."""
     # PyTorch's default timeout of NCCL process groups: ranks that wait longer for each other fail.
     startup_seconds: Seconds = 600
-    """The limit until enough steps were logged to learn the run's pace, and for a first pause."""
+    """The limit until enough steps were logged to learn the run's pace."""
     limit_seconds: PhaseLimits = Field(default={}, examples=[{"evaluating": 900}])
     """Your own limit for a phase (`starting`, `running`, `evaluating`, `checkpointing`); it
     replaces the learned one."""
