@@ -302,7 +302,7 @@ def test_ctrl_c_is_a_persons_wish_and_ctrl_z_stops_the_command(
     person, ours = terminal
     run = relayed(
         "sh", "-c", "echo ready; exec sleep 30", terminal=ours
-    )  # a fork amid exec does not stop
+    )  # a fork before its exec does not stop
     run.logged("ready")
     to_foreground(run, ours)
     os.write(person, key)

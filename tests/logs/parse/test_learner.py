@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,10 @@ import yaml
 from ldlm_monitor.base.chunk import Chunk, Origin
 from ldlm_monitor.base.records import Sample
 from ldlm_monitor.logs.parse import Parser
+from ldlm_monitor.logs.parse.event_rules import RecordPlace
+from ldlm_monitor.logs.parse.free_fields import MAX_BYTES
+from ldlm_monitor.logs.parse.learner import Learner
+from ldlm_monitor.logs.parse.translation import translated
 from tests.logs.parse.conftest import Parse
 
 CLEAR = yaml.safe_load((Path(__file__).parent / "clear_lines.yml").read_text())
@@ -566,3 +571,29 @@ def test_a_number_at_the_beginning_that_is_said_to_be_another_thing_is_no_step(
 ) -> None:
     lines = "".join(f"{lead.format(at)} loss {9 / at:.3f}\n" for at in range(10, 20))
     assert {each.step for each in inferred(parse, lines)} <= {None}
+
+
+def test_long_lines_that_may_be_of_a_form_are_held_in_part() -> None:
+    place = RecordPlace("a.log", 1, 0, Origin("r"), None, None)
+    tracemalloc.start()
+    try:
+        learner = Learner()
+        for at in range(50):
+            learner.search(b"%s 1.5 " % (b"x" * (at + 1)) + b"y" * 100_000, place)
+        assert tracemalloc.get_traced_memory()[0] < 1_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_of_a_long_line_only_the_part_that_is_read_is_translated(
+    parse: Parse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lengths: list[int] = []
+    monkeypatch.setattr(
+        "ldlm_monitor.logs.parse.learner.translated",
+        lambda text: lengths.append(len(text)) or translated(text),
+    )
+    parse(
+        "step 5 Verlust 2.5 loss 2.5 " + "y" * 100_000 + "\nstep, loss\n5, 2.5 " + "y" * 9000 + "\n"
+    )
+    assert 0 < max(lengths) <= MAX_BYTES

@@ -54,6 +54,14 @@ Token: TypeAlias = tuple[bytes, bytes, int]
 Row: TypeAlias = dict[str, Any]
 _Wanted: TypeAlias = Literal["key", "colon", "value", "comma"]
 """What a document has next; a closing mark may stand in place of the first and the last two."""
+_AFTER: dict[tuple[_Wanted, bytes], _Wanted] = {
+    ("value", b"{"): "key",
+    ("value", b"["): "value",
+    ("value", b""): "comma",
+    ("colon", b":"): "value",
+    ("comma", b","): "value",
+}
+"""What is wanted behind a token, or text (b""), that is wanted; of a comma, in an array."""
 
 
 @dataclass(slots=True)
@@ -177,9 +185,8 @@ class Document(Block[None]):
             stack.append(_Frame(key, place, {} if mark == b"{" else []))
             self.done = len(stack) > _MAX_DEPTH
         elif mark in (b"}", b"]"):
-            if stack:
-                self._close(stack.pop())
-        elif text and stack:
+            self._close(stack.pop())
+        elif text:
             frame = stack[-1]
             value = _value(text)
             if isinstance(frame.items, dict) and frame.name is None:
@@ -255,18 +262,13 @@ def _tokens(text: bytes, start: int) -> Iterator[Token]:
 
 def _follows(wanted: _Wanted, mark: bytes, word: bytes, *, in_object: bool) -> _Wanted | None:
     """What is wanted after a token; None if the token may not stand where `wanted` is."""
-    found: dict[tuple[_Wanted, bytes], _Wanted] = {
-        ("value", b"{"): "key",
-        ("value", b"["): "value",
-        ("value", b""): "comma",
-        ("colon", b":"): "value",
-        ("comma", b","): "key" if in_object else "value",
-    }
     if mark == (b"}" if in_object else b"]"):
         return "comma" if wanted in ("comma", "key" if in_object else "value") else None
     if wanted == "key" and (_is_quoted(word) or word.isdigit()):
         return "colon"
-    return found.get((wanted, mark))
+    if wanted == "comma" and mark == b"," and in_object:
+        return "key"
+    return _AFTER.get((wanted, mark))
 
 
 def _is_quoted(text: bytes) -> bool:

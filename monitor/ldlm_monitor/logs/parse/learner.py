@@ -165,6 +165,8 @@ class Learner:
 
     def read(self, text: bytes, place: RecordPlace) -> list[Sample]:
         """The samples that a line gives, and those of earlier lines that it makes certain."""
+        if not self.wants_all:
+            self._first.clear()
         text = translated(text[:MAX_BYTES])
         if (header := epoch_of(text, alone=True)) is not None:
             return [header.at(place, "inferred")]
