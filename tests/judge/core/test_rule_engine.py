@@ -14,7 +14,7 @@ from ldlm_monitor.judge.core.rule_engine import RuleEngine
 from ldlm_monitor.judge.run.fleet import Fleet
 from ldlm_monitor.judge.run.stall import Stall
 from ldlm_promrules.alerting import RuleSet, load_rules
-from ldlm_promrules.promql import Expression, parse
+from ldlm_promrules.promql import Evaluator, Expression, parse
 
 NOW = 1_769_681_700.0
 
@@ -209,6 +209,20 @@ def test_a_rule_at_a_multiple_of_the_stall_limit_fires_although_nothing_else_cha
     )
     assert [(each.alert, each.state) for each in found] == [("Late", "firing")]
     assert found[0].time == pytest.approx(NOW + 48 + 40 * limit, abs=5.0)
+
+
+@pytest.mark.parametrize(("window", "are_dropped"), [("5s", True), ("30m", False)])
+def test_samples_are_kept_as_long_as_is_said_or_as_rules_look_back(
+    tmp_path: Path, window: str, are_dropped: bool
+) -> None:
+    high = f"{{alert: High, expr: 'max_over_time(ldlm_train_loss[{window}]) > 99'}}"
+    monitor = Monitor(rules=rules_of(tmp_path, high), retention=600.0)
+    for chunk, at in steps([2.5] * 600, 5.0):
+        monitor.feed(chunk, at)
+    times = [NOW + 5.0 * slot for slot in range(600)]
+    view = monitor.engine.view(None, monitor.clock)
+    (found,) = Evaluator(view).over(parse("ldlm_train_step"), times)
+    assert (found.values[0] > 300) == are_dropped
 
 
 def test_a_rule_loaded_later_looks_back_as_far_as_it_says(tmp_path: Path) -> None:
