@@ -1,5 +1,6 @@
 """Files of the ranks and nodes of one launch are one run; those of several launches are not."""
 
+import json
 import re
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
@@ -13,6 +14,7 @@ from ldlm_monitor.logs.parse.run_names import RunNames
 
 Text = Callable[[int], str]
 HOURS = 3600.0
+EPOCH = 1_769_681_700.0
 
 
 def steps(number: int = 0, *, began: float | None = 0.0, total: int = 100, head: str = "") -> str:
@@ -321,6 +323,23 @@ def test_losses_that_are_near_are_not_the_same(
 def test_launches_one_after_the_other_that_begin_at_the_same_step_are_two(tmp_path: Path) -> None:
     runs, _ = joined(tmp_path, {"node0.log": steps(), "node1.log": steps(1, began=500.0)})
     assert count(runs) == 2
+
+
+@pytest.mark.parametrize(("rows", "apart"), [(1, 0.001), (1, 3.0), (5, 7.0)])
+def test_ranks_that_are_found_with_their_first_rows_are_one_run(
+    rows: int, apart: float, tmp_path: Path
+) -> None:
+    """Clocks of nodes differ by seconds: the files of some end before those of others begin."""
+    files = {
+        f"job/health_rank{rank}.jsonl": "".join(
+            json.dumps({"step": step, "loss": 2.5 + rank, "time": EPOCH + rank % 2 * apart + step})
+            + "\n"
+            for step in range(rows)
+        )
+        for rank in range(20)
+    }
+    runs, _ = joined(tmp_path, files)
+    assert {*runs.values()} == {"job"}
 
 
 def test_an_old_file_of_the_lowest_number_does_not_part_the_others(tmp_path: Path) -> None:

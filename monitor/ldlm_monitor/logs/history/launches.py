@@ -36,6 +36,9 @@ comparisons of a file with others. A choice: 0.6 s."""
 GAP_SECONDS = 3600.0
 """How long before the first line of one file another may have ended: a choice. Ranks that waited
 for one that died print after their timeout, which is ten to thirty minutes by default."""
+CLOCKS_SECONDS = 10.0
+"""How far apart the clocks of nodes are: a choice. A file whose rows span no more may end before
+another of its launch begins."""
 LATE_SECONDS = 600.0
 """How far apart the ranks of one launch may show the same first step: a choice; they take it
 together, and the clocks of nodes differ by less."""
@@ -257,10 +260,11 @@ def _of_one_launch(
 
 def _of_two_launches(first: Glance, other: Glance, *, reads: bool = True) -> str:
     """What shows that two launches wrote the files; "" if nothing does. `reads`: also losses."""
-    late = 0.0
+    late = lasted = 0.0
     if first.start is not None and other.start is not None:
         early, later = sorted((first, other), key=lambda each: each.start or 0.0)
         late = (later.start or 0.0) - (early.end or math.inf)
+        lasted = (early.end or 0.0) - (early.start or 0.0)
         if late > GAP_SECONDS:
             return f"one ended {duration(late)} before the other began"
     if not reads:
@@ -269,7 +273,7 @@ def _of_two_launches(first: Glance, other: Glance, *, reads: bool = True) -> str
         return f"one has {first.total:.0f} steps and the other {other.total:.0f}"
     begins = [each.losses.steps[0] for each in (first, other) if each.losses.steps]
     if len(begins) == 2 and begins[0] == begins[1]:
-        if late > 0:
+        if late > 0 and lasted > CLOCKS_SECONDS:
             return f"both begin at step {begins[0]}, and one ended before the other began"
         apart = abs((first.stepped or 0.0) - (other.stepped or 0.0))
         if None not in (first.stepped, other.stepped) and apart > LATE_SECONDS:
