@@ -2,18 +2,18 @@
 
 LIST says what a reader saw in logs of the folder LOGS: which failures, which alerts would rightly
 name them, which lines give the training loss, and whether the training reached its end
-(`tests/together/corpus/strangers.json`). Each log that is there with the listed hash is replayed
+(`tests/together/corpus/strangers.json`); some say which values stand there, and what one would do
+at the end (`strangers_9.json`). Each log that is there with the listed hash is replayed
 with the packaged rules and compared. An exception of the product is a finding and stops nothing.
 """
 
 import hashlib
 import json
-import math
 import re
 import sys
 from argparse import ArgumentParser
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -21,12 +21,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from benchmarks.stranger_values import Counts, count_found, same, value_figures, word_of
 from ldlm_monitor.base.incident_view import IncidentView
 from ldlm_monitor.base.records import Sample, SampleBlock
 from ldlm_monitor.finished.playback.log_replay import Replay
 from ldlm_monitor.logs.parse import Parser
 from ldlm_monitor.service.config import Settings
 
+UNCLEAR = "UNCLEAR"  # a decision on which a reader would ask for more than the log
 ENDED = "TrainingCrashed"
 """The alert that contradicts no failure: whatever ended a training may be named as its end."""
 BLOCK = 3
@@ -35,7 +37,6 @@ BLOCK = 3
 A table of a name and a value in each row is a block of any height.
 """
 ROW = re.compile(r"\s*\|.*\|\s*$")
-ROUNDING = 1e-6  # relative: what a conversion may leave; printed losses differ by more
 NOT_TRAINING = re.compile(r"(?i)(?<![a-z])(?:val(?!ue)|valid|validation|test|eval)")
 LOSS_WORD = re.compile(r"(?i)loss|cost")
 NAMED = re.compile(
@@ -54,7 +55,8 @@ class Judged:
     log has none), `understood`: of these. `misnamed`: lines of samples with a loss that they do
     not give. `faults`: records that made the product raise. `confirmed`: titles of first causes
     that are called confirmed, `unproven`: those that the truth does not have. `error`: what ended
-    the replay.
+    the replay. `values`: by printed name, found and all. `decision`: the word on the last run,
+    `decided`: whether it is right (None: the truth has none, or no clear one).
     """
 
     file: str
@@ -74,6 +76,9 @@ class Judged:
     confirmed: list[str] = field(default_factory=list)
     unproven: list[str] = field(default_factory=list)
     error: str = ""
+    values: Counts = field(default_factory=dict)
+    decision: str = ""
+    decided: bool | None = None
 
     @property
     def share(self) -> float | None:
@@ -86,6 +91,9 @@ def judge(truth: Truth, logs: Path) -> Judged:
     failures, losses = truth["failures"], truth["loss"]["lines"] if truth["loss"] else None
     ranks = sum(each["rank"] is not None for each in failures)
     judged = Judged(truth["file"], truth["completed"], len(failures), ranks, losses)
+    counts = truth["values"]["counts"] if "values" in truth else {}
+    judged.values = {name: (0, count) for name, count in counts.items()}
+    judged.decided = None if truth.get("decision", UNCLEAR) == UNCLEAR else False
     try:
         play(judged, truth, logs / truth["file"])
     except Exception as error:  # noqa: BLE001 whatever the product raises is a finding
@@ -100,13 +108,21 @@ def play(judged: Judged, truth: Truth, path: Path) -> None:
     replay = Replay(Settings(files=(str(path),), companions=False), parser=parser)
     fired = [each for each in replay.transitions() if each.state == "firing"]
     runs = replay.snapshot().runs
-    for each in replay.snapshot().incidents:
-        if each.confidence == "confirmed":
-            judged.confirmed.append(each.title)
-            judged.unproven += [] if is_true(each, truth) else [each.title]
-    judged.state = runs[-1].state if runs else ""
+    for incident in replay.snapshot().incidents:
+        if incident.confidence == "confirmed":
+            judged.confirmed.append(incident.title)
+            judged.unproven += [] if is_true(incident, truth) else [incident.title]
+    if runs:
+        judged.state, judged.decision = runs[-1].state, word_of(runs[-1])
+    if judged.decided is not None:
+        judged.decided = judged.decision in (truth["decision"], *truth.get("decision_also", ()))
     judged.faults = parser.counters.faults
-    judge_losses(judged, truth["loss"] or {}, path.read_bytes(), parser.kept)
+    content, samples = path.read_bytes(), [*samples_of(parser.kept)]
+    wide = content[:2] in (b"\xff\xfe", b"\xfe\xff")
+    text = content.decode("utf-16" if wide else "utf-8", "replace")
+    judge_losses(judged, truth["loss"] or {}, text.split("\n"), samples)
+    if judged.values:
+        judged.values = count_found(truth["values"]["patterns"], text, samples)
     ranks: dict[str, set[str | None]] = defaultdict(set)
     for each in fired:
         ranks[each.alert].add(each.labels.get("rank"))
@@ -136,11 +152,18 @@ def is_true(incident: IncidentView, truth: Truth) -> bool:
     return any(each["rank"] in (None, root.rank) for each in near)
 
 
-def judge_losses(judged: Judged, truth: Truth, content: bytes, records: Iterable[Any]) -> None:
+def samples_of(records: Iterable[Any]) -> Iterator[Sample]:
+    for record in records:
+        for each in record.samples() if isinstance(record, SampleBlock) else (record,):
+            if isinstance(each, Sample):
+                yield each
+
+
+def judge_losses(
+    judged: Judged, truth: Truth, lines: Sequence[str], samples: Iterable[Sample]
+) -> None:
     """A sample counts for its line, and for a loss at most `BLOCK` lines below."""
-    wide = content[:2] in (b"\xff\xfe", b"\xfe\xff")
-    lines = content.decode("utf-16" if wide else "utf-8", "replace").split("\n")
-    expected, found = expected_losses(truth, lines), losses_of(records, "ambiguous" in truth)
+    expected, found = expected_losses(truth, lines), losses_of(samples, "ambiguous" in truth)
     for line, values in expected.items():
         first = line - BLOCK
         while ROW.match(lines[first + BLOCK - 1]) and first > 0:
@@ -189,20 +212,14 @@ def expected_losses(truth: Truth, lines: Sequence[str]) -> Losses:
     return found
 
 
-def losses_of(records: Iterable[Any], ambiguous: bool) -> Losses:
+def losses_of(samples: Iterable[Sample], ambiguous: bool) -> Losses:
     """The values named `loss` of all samples; where it is ambiguous, those of every loss."""
     found: Losses = {}
-    for record in records:
-        for each in record.samples() if isinstance(record, SampleBlock) else (record,):
-            for name, value in each.values.items() if isinstance(each, Sample) else ():
-                if name == "loss" or (ambiguous and "loss" in name):
-                    found.setdefault(each.position.line, []).append(value)
+    for each in samples:
+        for name, value in each.values.items():
+            if name == "loss" or (ambiguous and "loss" in name):
+                found.setdefault(each.position.line, []).append(value)
     return found
-
-
-def same(one: float, other: float) -> bool:
-    """Equal within `ROUNDING`; NaN equals NaN."""
-    return math.isclose(one, other, rel_tol=ROUNDING) or (math.isnan(one) and math.isnan(other))
 
 
 def judge_present(truths: Iterable[Truth], logs: Path, jobs: int = 2) -> list[Judged]:
@@ -218,13 +235,18 @@ def totals(logs: Sequence[Judged]) -> dict[str, str]:
     """The figures over all logs."""
     shares = [each.share for each in logs if each.share is not None]
     calm = sum(len(each.false) for each in logs if not each.failures)
+    decided = [each.decided for each in logs if each.decided is not None]
     ended = [[each.state for each in logs if each.completed is word] for word in (True, False)]
-    figures = {
+    figures: dict[str, tuple[float, ...]] = {
         "failures found": (sum(e.found for e in logs), sum(e.failures for e in logs)),
         "rank right": (sum(e.ranked for e in logs), sum(e.ranks for e in logs)),
         "false alerts on logs without a failure, of all": (calm, sum(len(e.false) for e in logs)),
         "logs with a false alert": (sum(bool(e.false) for e in logs), len(logs)),
         "loss lines understood on average, in %": (round(100 * fmean(shares or [0]), 1), 100),
+        "loss lines understood, of all": (
+            sum(e.understood for e in logs),
+            sum(e.losses or 0 for e in logs),
+        ),
         "logs of which no loss is understood": (shares.count(0.0), len(shares)),
         "lines of misnamed losses": (sum(len(e.misnamed) for e in logs),),
         "logs with a misnamed loss": (sum(bool(e.misnamed) for e in logs), len(logs)),
@@ -236,6 +258,8 @@ def totals(logs: Sequence[Judged]) -> dict[str, str]:
             sum(len(e.confirmed) - len(e.unproven) for e in logs),
             sum(len(e.confirmed) for e in logs),
         ),
+        **value_figures(each.values for each in logs),
+        "decisions right": (sum(decided), len(decided)),
     }
     return {name: " of ".join(map(str, figure)) for name, figure in figures.items()}
 
@@ -249,6 +273,7 @@ def table(logs: Sequence[Judged]) -> str:
         wrong = [f"missed {name}" for name in each.missed]
         wrong += [f"false {name}" for name in each.false]
         wrong += [f"not confirmed by its truth: {title}" for title in each.unproven]
+        wrong += [f"decision {each.decision or 'none'}"] if each.decided is False else []
         cells = (each.file, f"{each.found}/{each.failures}", f"{each.ranked}/{each.ranks}", share)
         more = (len(each.misnamed), each.completed, each.state, "; ".join([*wrong, each.error]))
         rows.append("| " + " | ".join(map(str, (*cells, *more))) + " |")
@@ -261,9 +286,11 @@ def main() -> int:
     parser.add_argument("logs", type=Path)
     parser.add_argument("lists", type=Path, nargs="+", metavar="LIST")
     parser.add_argument("--json", action="store_true", help="one object with logs and totals")
+    parser.add_argument("--half", help='only entries of this half, for example "held out"')
     parser.add_argument("--jobs", type=int, default=2, help="processes at once")
     args = parser.parse_args()
     truths = [each for path in args.lists for each in json.loads(path.read_text("utf-8"))]
+    truths = [each for each in truths if args.half in (None, each.get("half"))]
     found = judge_present(truths, args.logs, args.jobs)
     as_json = json.dumps({"logs": [asdict(each) for each in found], "totals": totals(found)})
     print(as_json if args.json else f"{len(found)} of {len(truths)} logs\n\n{table(found)}")
