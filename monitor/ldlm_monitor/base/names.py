@@ -129,7 +129,10 @@ _TRAIN = (
         "kind",
         "severity",
     ),
-    (RESTARTS, "Attempts of the run after its first."),
+    (
+        RESTARTS,
+        "Attempts of the run after its first, but for those that a person began, or after its end.",
+    ),
     (FAILED_STARTS, "Last attempts in a row that failed with the same error before a step."),
     ("ldlm_run_state", "1 for the state that the run is in.", "state"),
     ("ldlm_run_info", "Always 1; the labels describe the run.", "framework", "world_size"),

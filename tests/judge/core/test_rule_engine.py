@@ -302,6 +302,26 @@ def test_an_alert_of_before_a_restart_goes_on_by_its_own_rule(tmp_path: Path) ->
     assert after.engine.active_keys() == before.engine.active_keys()
 
 
+def test_an_alert_of_before_a_restart_ends_with_the_attempt_of_the_training(tmp_path: Path) -> None:
+    """Its lines are rotated away, so that its rule has too little data for its whole range."""
+    high = "{alert: High, expr: 'max_over_time(ldlm_train_loss[10m]) > 50'}"
+    before, after = (Monitor(rules=rules_of(tmp_path, high)) for _ in range(2))
+    for chunk, at in steps([60.0] * 9):
+        before.feed(chunk, at)
+    after.tick(NOW + 100)
+    assert len(after.carry_over(before.alerts(), {})) == 1
+    found, offset = [], 0
+    for at, line in [
+        *((NOW + 110 + step, f"step {step} loss 2.5\n") for step in range(9, 20)),
+        (NOW + 140, "api.py:553]   restart_count=1\napi.py:553]   global_ranks=[0, 1]\n"),
+        *((NOW + 150 + step, f"step {step} loss 2.5\n") for step in range(9)),
+    ]:
+        found += after.feed(Chunk("a.log", (1, 1, 0), offset, 1, line.encode()), at)
+        offset += len(line)
+    found += after.tick(NOW + 170)
+    assert [(each.state, each.reason) for each in found] == [("ended", "restarted")]
+
+
 def test_an_alert_that_begins_again_has_the_line_of_its_new_beginning(tmp_path: Path) -> None:
     high = "{alert: High, expr: 'ldlm_train_loss > 50', for: 30s}"
     monitor = Monitor(rules=rules_of(tmp_path, high))

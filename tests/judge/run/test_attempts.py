@@ -245,8 +245,8 @@ def test_restarts_are_one_number(tmp_path: Path) -> None:
 
 
 NOHUP = "nohup: 忽略输入\n"  # in the language of the machine
-DATED_CRASH = "2026-07-08 03:00:{0:02},000 __main__ ERROR " + CRASH
-SCRIPT = "2026-07-08 03:00:{0:02},000 __main__ INFO {1} train.py\n"
+DATED_CRASH = "2026-07-08 03:{0:02}:00,000 __main__ ERROR " + CRASH
+SCRIPT = "2026-07-08 03:{0:02}:00,000 __main__ INFO {1} train.py\n"
 
 
 def test_each_start_under_nohup_is_an_attempt_and_the_last_one_is_now(tmp_path: Path) -> None:
@@ -270,3 +270,39 @@ def test_a_script_that_reaches_its_end_after_failed_starts_is_finished(tmp_path:
     assert (run.state, run.attempt) == ("finished", 11)
     assert restarts_of(snapshot) == [0]
     assert judged(tmp_path / "b.log", text + ends + text).runs[0].state == "crashed"
+
+
+def test_a_loop_that_starts_its_command_again_at_once_restarts_it(tmp_path: Path) -> None:
+    dated = "2026-07-08 03:0{0}:{1:02} step {2} loss 2.5\n"
+    launches = [
+        "".join(dated.format(each, step, step) for step in range(50))
+        + DATED_CRASH.format(each).replace(":00,", ":50,")
+        + SCRIPT.format(each + 1, "START")
+        for each in range(8)
+    ]
+    assert restarts_of(judged(tmp_path / "a.log", "".join(launches))) == [8]
+
+
+def test_results_end_a_training_that_follows_folds_which_were_given_up(tmp_path: Path) -> None:
+    folds = "fold 1/5\n" + steps(0, 30) + "fold 2/5\n" + steps(0, 10) + "KeyboardInterrupt\n"
+    last = NOHUP + steps(0, 90) + "Done!\n"
+    (run,) = judged(tmp_path / "a.log", folds + last).runs
+    assert run.state == "finished"
+
+
+def test_an_error_whose_traceback_the_next_start_ends_is_over_with_its_attempt(
+    tmp_path: Path,
+) -> None:
+    dated = "2026-07-08 03:00:{0:02} step {0} loss 2.5\n"
+    memory = CRASH.replace("ValueError: bad batch", "torch.OutOfMemoryError: CUDA out of memory.")
+    text = "".join(map(dated.format, range(50))) + memory + NOHUP
+    path = tmp_path / "a.log"
+    path.write_text(text + "".join(map(dated.format, range(50, 60))))
+    replay = Replay(Settings(files=(str(path),), companions=False))
+    states = [each.state for each in replay.transitions() if each.alert == "OutOfMemory"]
+    assert "unknown" not in states
+
+
+def test_trainings_of_one_log_that_each_reach_their_end_are_no_restarts(tmp_path: Path) -> None:
+    text = (steps(0, 90) + "Training complete.\n") * 7
+    assert restarts_of(judged(tmp_path / "a.log", text)) == [0]

@@ -72,6 +72,7 @@ class RuleEngine:
         self._parsed: dict[str, Expression] = {}  # of templates' queries, by their texts
         self._recorded_from: dict[str, list[VectorSample]] = {}
         self._carried: dict[str, float] = {}
+        self._carried_at = 0.0  # what began later ends carried alerts
 
     def replace_rules(self, rules: RuleSet[Expression]) -> None:
         """Judge by other rules from now on; alerts of the same name and labels go on."""
@@ -123,7 +124,10 @@ class RuleEngine:
             if has_ended(labels.get("run", "")):
                 return "ended"
             has_data = self._has_data(rule, labels, at)
-            if self._is_carried(rule, labels, at, has_data=has_data):
+            began = attempt_began(labels.get("run", ""))
+            if (began is None or began <= self._carried_at) and self._is_carried(
+                rule, labels, at, has_data=has_data
+            ):
                 return None
             return "resolved" if has_data else "unknown"
 
@@ -156,7 +160,7 @@ class RuleEngine:
         condition ceased with the beginning.
         """
         began = attempt_began(change.labels.get("run", ""))
-        if began is None or change.active_at >= began:
+        if began is None or change.active_at > began:
             return False
         named = (each for each in self._rules.alerts if each.name == change.rule)
         kept = max((each.keep_firing_for for each in named), default=0.0)
@@ -281,6 +285,7 @@ class RuleEngine:
         Returns the continued alerts as firing transitions.
         """
         rules = {rule.name: rule for rule in self._rules.alerts}
+        self._carried_at = at
         for alert in alerts:
             rule = rules.get(alert.name)
             if rule is None or alert.state != "firing":

@@ -27,26 +27,21 @@ CLASSES = (*range(2, 11), 20, 100)
 """Numbers of classes, of which a guess has the cross-entropy ln(n): 0.693, 1.099, ... A choice:
 of more numbers one is near to any loss."""
 NEAR = 0.001
-"""Greatest distance from ln(n), as a share of it and beyond the error of the level: a choice; with
-a larger one other flat losses are near to one of `CLASSES` by chance."""
+"""Greatest distance from ln(n), as a share of it, and beyond it the error of the level, up to as
+much again: a choice; with a larger one other flat losses are near to one of `CLASSES` by chance."""
 QUIET = 0.02
 """Greatest spread, as a share of the level: a guess has the same loss for all data, but for what
 its first weights make of it."""
-SILENT = 0.0025
-"""Spread below which a level above `MANY` is a guess of any number of classes. A choice: batches of
-a trained model differ by more, a guess among shuffled labels by less."""
-MANY = math.log(19)
-"""From here on each level is near to the ln(n) of an integer."""
 
 
 class StartDetector(Detector):
     """Logged steps for which the loss stands where it began: `loss_flat_rows` counts them.
 
     The level is the median of the logged steps 21 to 120, or of those that there are, once its
-    standard error is below a quarter of 1 %. There is no gauge any more once the median of 20 steps
-    differs by 1 % and two of its errors. `loss_start_rows` is the same count where the level is
-    that of a guess, which has the cross-entropy ln(n) among n classes: it lies in `UNTRAINED`, or
-    is ln(n) of a usual n, with hardly any spread; or it is above ln(19) with none.
+    standard error is below a quarter of 1 %. They are 0 once the median of 20 steps differs by 1 %
+    and two of its errors. `loss_start_rows` is the same count where the level is that of a guess,
+    which has the cross-entropy ln(n) among n classes: it lies in `UNTRAINED`, or is ln(n) of a
+    usual n, with hardly any spread.
     """
 
     quantity = "loss"
@@ -61,7 +56,7 @@ class StartDetector(Detector):
         self._medians: list[float] = []
         self._level = self._noise = 0.0
         self._count = 0
-        self._left = False
+        self._left = self._stood = self._guessed = False
 
     def update(self, values: Values) -> None:
         """Add the next values; those that are not finite are ignored."""
@@ -91,13 +86,15 @@ class StartDetector(Detector):
     def measures(self) -> Iterator[tuple[str, float]]:
         """The gauges without their prefix `ldlm_detect_`, and their values, while it is there."""
         known = len(self._first) - SETTLED
-        if self._left or not self._medians or self._level <= 0:
-            return
-        error = _error(self._noise, known)
-        if error <= FALL / 4:
-            yield "loss_flat_rows", self._count
-            if _is_a_guess(self._level, self._noise, SURE * error):
-                yield "loss_start_rows", self._count
+        rows = 0 if self._left else self._count
+        if rows and self._medians and self._level > 0:
+            error = _error(self._noise, known)
+            self._stood = error <= FALL / 4
+            self._guessed = self._stood and _is_a_guess(self._level, self._noise, SURE * error)
+        if self._stood:
+            yield "loss_flat_rows", rows
+        if self._guessed:
+            yield "loss_start_rows", rows
 
 
 def _error(noise: float, count: int) -> float:
@@ -106,7 +103,7 @@ def _error(noise: float, count: int) -> float:
 
 def _is_a_guess(level: float, noise: float, error: float) -> bool:
     low, high = UNTRAINED
-    if (noise <= SILENT and MANY <= level <= high) or (noise <= QUIET and low <= level <= high):
-        return True
     guesses = (math.log(classes) for classes in CLASSES)
-    return noise <= QUIET and any(abs(level / each - 1) < NEAR + error for each in guesses)
+    far = NEAR + min(error, NEAR)
+    is_near = low <= level <= high or any(abs(level / each - 1) < far for each in guesses)
+    return noise <= QUIET and is_near

@@ -4,7 +4,7 @@ import math
 from array import array
 from collections.abc import Iterator
 from decimal import Decimal
-from itertools import accumulate, chain
+from itertools import chain
 from typing import ClassVar
 
 from ldlm_monitor.judge.detect.detector import Detector, Gauges
@@ -23,8 +23,11 @@ LEAST_SHARE = 10_000
 effect. A choice: fewer take a last stage of a schedule for 0, which some end at a thousandth."""
 LEAST_ROWS = 10
 """Least zeros in a row of a learning rate. A choice: more alert later, schedules end with fewer."""
-GRADIENT_ROWS = 30
+GRADIENT_ROWS = 100
 """The same of a gradient norm: some phases of a training freeze what it is taken of."""
+LEAST_GRADIENT_ROWS, GRADIENT_SHARE = 30, 0.6
+"""The same of a short log, if they are so large a share of it. A choice: of phases that take turns
+one is half of the first two."""
 REPEATED = 3
 """Times the longest row of zeros that was over again: with gradient accumulation, or phases that
 freeze a part, rows of zeros are usual."""
@@ -52,16 +55,12 @@ class ZeroRows:
     def extend(self, values: Values) -> None:
         """Add the next values; NaN and infinities are ignored."""
         others = [value for value in finite(values) if value]
-        self._smallest = min(self._smallest, *map(abs, others), math.inf)
-        highest = list(accumulate(values, _larger, initial=self._largest))
-        self._largest = highest[-1]
-        if self._smallest < self._negligible * self._largest:
-            least = [self._negligible * each for each in highest]
-            values = [
-                0.0 if abs(each) < limit else each
-                for each, limit in zip(values, least, strict=False)
-            ]
-            others = [value for value in finite(values) if value]
+        if others:
+            self._smallest = min(self._smallest, *map(abs, others))
+            before, self._largest = self._largest, max(self._largest, *others)
+            if self._smallest < self._negligible * self._largest:
+                values = self._without_negligible(values, before)
+                others = [value for value in finite(values) if value]
         zeros = values.count(0.0)
         self.count += len(values)
         if zeros == len(values):
@@ -76,6 +75,14 @@ class ZeroRows:
         self._others.extend(others)
         self._first.extend(others[: FIRST - len(self._first)])
 
+    def _without_negligible(self, values: Values, highest: float) -> Values:
+        """The values, 0 for each that is negligible beside the `highest` one up to it."""
+        found = array("d")
+        for value in values:
+            highest = value if highest < value < math.inf else highest
+            found.append(0.0 if abs(value) < self._negligible * highest else value)
+        return found
+
     def is_exact(self) -> bool:
         """Whether the zeros cannot be small values that the log rounds.
 
@@ -88,10 +95,6 @@ class ZeroRows:
         return (
             self._smallest * LEAST_SHARE <= self._largest or abs(others[-1]) >= LEAST_UNITS * unit
         )
-
-
-def _larger(highest: float, value: float) -> float:
-    return value if highest < value < math.inf else highest
 
 
 def _exponent(value: float) -> int:
@@ -142,9 +145,9 @@ class LearningRateDetector(ZeroDetector):
 class GradientZeroDetector(ZeroDetector):
     """Logged steps in a row whose gradient norm is 0: `grad_norm_zero_rows` counts them.
 
-    `grad_norm_zero_ratio` is that number over 30, or over three times the longest such row before,
-    if the zeros are no rounded values. Some trainers log 0 where they have no norm: a norm that was
-    never above 0 shows nothing alone.
+    `grad_norm_zero_ratio` is that number over 100 (in a short log 60 % of it, 30 at least), or over
+    three times the longest such row before, if the zeros are no rounded values. Some trainers log 0
+    where they have no norm: a norm that was never above 0 shows nothing alone.
     """
 
     quantity = "grad_norm"
@@ -159,6 +162,7 @@ class GradientZeroDetector(ZeroDetector):
         """The gauges without their prefix `ldlm_detect_`; none before the norm was 0 for long."""
         if self._zeros.were_many:
             rows = self._zeros.rows
-            explained = max(GRADIENT_ROWS, REPEATED * self._zeros.longest)
+            share = max(LEAST_GRADIENT_ROWS, GRADIENT_SHARE * self._zeros.count)
+            explained = max(min(GRADIENT_ROWS, share), REPEATED * self._zeros.longest)
             yield "grad_norm_zero_rows", rows
             yield "grad_norm_zero_ratio", rows / explained if self._zeros.is_exact() else 0.0

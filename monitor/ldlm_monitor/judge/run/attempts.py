@@ -20,8 +20,8 @@ class Attempts:
 
     `counts_in_epoch`: steps begin again with each epoch, so that they show no place in the run.
     `epoch`: that of the last sample with a step. `failed_alike`: the last attempts in a row that
-    failed with the same error before a step. `relaunched`: attempts that no launcher restarted:
-    a command's, or after an end that was reached.
+    failed with the same error before a step. `relaunched`: attempts that are no restart:
+    a person's, or after an end that was reached.
     """
 
     def __init__(self, steps: FileSteps) -> None:

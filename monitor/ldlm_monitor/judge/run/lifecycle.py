@@ -18,6 +18,8 @@ from ldlm_monitor.judge.run.stall import Stall
 from ldlm_monitor.logs.parse.meanings import meaning_of
 
 SETTINGS = "config"  # kind of the settings of a training
+LOOP_SECONDS = 60.0
+"""Within this time after an end a loop starts its command again: a choice. A person reads first."""
 
 
 class Lifecycle:
@@ -185,7 +187,7 @@ class Lifecycle:
             fall = rows.fall if len(rows.steps) == 1 else ""
             over = self._is_over or self._stalled
             if self.attempts.begins_at(sample, before, over=over, where=fall):
-                self._move("launch", at)
+                self._launch(at)
                 self.goal.note(sample)
             if not self._stride and sample.step == self.progress_step and sample.source != "bar":
                 # A counter that has never counted shows no progress, and no hang.
@@ -249,10 +251,8 @@ class Lifecycle:
         late = late and self.attempts.is_new_failure(event, at - (self.ended_at or at), self.phase)
         begins = self.attempts.begins_with(event, ended=self.ended, late=late)
         if begins:
-            by_hand = meaning.words == {"start"}
-            done = self.phase == "finished" or self.goal.has_words
-            self.attempts.relaunched += by_hand or done
-            self._move("launch", at)
+            self._launch(at, by_hand=meaning.words == {"start"})
+            self.goal.parts_ahead = 0  # its own header says how many follow
         self.attempts.note_death(event)
         if meaning.begins_run or meaning.ends == "finished":
             self._observe_words(event, at)
@@ -333,6 +333,15 @@ class Lifecycle:
         if step is not None and self.progress_step is not None and step > self.progress_step:
             self._stride = step - self.progress_step
         self.progress_step = step
+
+    def _launch(self, at: float, *, by_hand: bool = False) -> None:
+        """Begin another attempt: no restart if the one before reached its end, or if a person's
+        command began it. A loop starts its command again within `LOOP_SECONDS`.
+        """
+        soon = self.timed and at - (self.ended_at or math.inf) <= LOOP_SECONDS
+        done = self.phase == "finished" or self.goal.has_words
+        self.attempts.relaunched += done or (by_hand and not soon)
+        self._move("launch", at)
 
     def _move(self, name: MoveName, at: float) -> bool:
         """Move by the table's row of that name; False if it does not hold now."""

@@ -89,7 +89,7 @@ class Inputs:
         self._named: set[str] = set()
         self._said: set[str | Apart] = set()
         self._doubted: dict[Path, float] = {}
-        self._unread: set[Path] = set()  # found empty, and no record was read since
+        self._unread: set[Path] = set()  # found empty, and empty since
         self._seek: dict[Path, tuple[float, float]] = {}  # next search; when its run still started
         self._seek_at = -math.inf
         self.search: Generator[None, None, _Claims] | None = None
@@ -151,12 +151,11 @@ class Inputs:
         return fresh
 
     def _filled(self) -> Iterator[Path]:
-        """Files that were empty when they were found, have bytes now, and no record yet."""
+        """Files that were empty when they were found, have bytes now, and no record yet; once."""
         for path in [*filter(self._size, self._unread)]:
+            self._unread.discard(path)
             run = self._run_of(path)
-            if run is not None and str(path) in run.files:
-                self._unread.discard(path)
-            else:
+            if run is None or str(path) not in run.files:
                 yield path
 
     def _join(self, new: Collection[Path]) -> None:
