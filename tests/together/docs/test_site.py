@@ -11,6 +11,7 @@ import pytest
 
 from ldlm_monitor.judge.core.exported_metrics import METRICS
 from ldlm_monitor.judge.core.packaged_rules import packaged_alerts
+from ldlm_monitor.service.cli import main
 from ldlm_promrules.alerting import load_rules
 from ldlm_promrules.promql import parse
 
@@ -116,6 +117,14 @@ def test_the_readme_is_short_and_begins_with_the_two_commands() -> None:
     first, *_ = re.findall(r"^```sh\n(.*?)\n```$", readme, re.MULTILINE | re.DOTALL)
     assert first == "sh setup.sh && .venv/bin/ldlm-monitor --once examples/train_logs/*.log"
     assert "```sh\nsh tests/run.sh\n```" in readme
+
+
+def test_the_first_command_says_what_the_readme_says(capsys: pytest.CaptureFixture[str]) -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    logs = sorted(map(str, (ROOT / "examples/train_logs").glob("*.log")))
+    assert main(["--once", *logs]) == 3
+    (counts,) = re.findall(r": (\d CRITICAL[^.]+)\. The critical one makes the exit code 3", readme)
+    assert f"3 runs: {counts}" in capsys.readouterr().out
 
 
 def test_what_the_readme_says_is_found_are_alerts() -> None:
