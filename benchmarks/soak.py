@@ -3,8 +3,8 @@
 Each log gets `--rate` lines a second, is rotated every minute as logrotate does it (three old files
 are kept), and has an error of its own every two minutes; every minute a new run begins and another
 ends for good. What is looked at is the second half: by then windows and curves are full. Series of
-ended runs are kept for a minute and samples for ten, as rules look back five minutes at most, so
-that they end within the time.
+ended runs are kept for a minute, five such runs are shown, and samples are kept for ten minutes, as
+rules look back five at most, so that all that ends is gone within the time.
 """
 
 import os
@@ -26,7 +26,9 @@ GROWTH = 1.1
 ROOT = Path(__file__).resolve().parents[1]
 ROTATED_SECONDS, KEPT = 60.0, 3
 LOOK_SECONDS = 5.0
+ENDED_KEPT = 5
 SETTINGS = "rules = ['rules.yml']\nend_series_after_seconds = 60\nretention_seconds = 600\n"
+SETTINGS += f"ended_runs_kept = {ENDED_KEPT}\n"
 LONG_RANGE = re.compile(r"\[[1-9]\dm\]")
 
 

@@ -55,6 +55,11 @@ class PastAlerts:
             )  # fmt: skip
             self._by_run.setdefault(run, deque(maxlen=KEPT)).append(found)
 
+    def forget(self, run: str) -> None:
+        """Drop what is over of a run."""
+        self._by_run.pop(run, None)
+        self._fired_at = {key: at for key, at in self._fired_at.items() if key[0] != run}
+
     def shown_in(
         self, runs: Iterable[RunView], incidents: Iterable[IncidentView]
     ) -> tuple[RunView, ...]:

@@ -34,6 +34,11 @@ class RecentRecords(Generic[_T]):
                 max(self._by_run.values(), key=len).popleft()
                 self._count -= 1
 
+    def forget(self, run: str) -> None:
+        """Drop the items of a run."""
+        self._count -= len(self._by_run.pop(run, ()))
+        self._sorted = None
+
     def items(self) -> tuple[_T, ...]:
         """All items, the newest last; the same object until one is added."""
         if self._sorted is None:

@@ -88,6 +88,11 @@ class HealthBook:
                 self._ended[name] = run.life.ended_at
         self._alerts = alerts
 
+    def forget(self, name: str) -> None:
+        """Drop a run."""
+        self._of.pop(name, None)
+        self._ended.pop(name, None)
+
     def of(self, name: str) -> RunHealth:
         """The health of a run at the last `update`."""
         return self._of.get(name, _WELL)

@@ -30,7 +30,7 @@ class SelfCounts:
     def __init__(self, parser: Parser, runs: Fleet) -> None:
         self._parser = parser
         self._runs = runs
-        self.dropped = Counter({"truncated": 0, "internal_error": 0, "unreadable": 0})
+        self.dropped = Counter({"label_limit": 0, "truncated": 0, "internal_error": 0, "unreadable": 0})
         self.evaluations = 0
         self.evaluation_seconds = 0.0
         self._evaluations = Histogram(_SECONDS)
@@ -91,8 +91,8 @@ class SelfCounts:
             evaluation_seconds=self.evaluation_seconds,
             records=dict(counters.records),
             dropped={
-                "label_limit": labels,
                 **self.dropped,
+                "label_limit": self.dropped["label_limit"] + labels,
                 "internal_error": self.dropped["internal_error"] + counters.faults,
             },
         )

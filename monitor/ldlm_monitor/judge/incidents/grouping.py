@@ -138,6 +138,10 @@ class Incidents:
                 if owner != name and since <= clue.seen <= until:
                     incident.add_host_fault(clue)
 
+    def forget(self, name: str) -> None:
+        """Drop a run's incidents."""
+        self._runs.pop(name, None)
+
     def failed_rank(self, name: str, at: float) -> int | None:
         """The rank that caused a run's open incident; None if unknown, or without an incident."""
         run = self._runs.get(name)

@@ -152,6 +152,10 @@ class Settings(Section, defer_build=True):  # once, with the tables of `with_rec
     # A choice: three of Prometheus' lookbacks; less hides the end on dashboards, more looks alive.
     end_series_after_seconds: SecondsFromZero = 900
     """Seconds that an ended run's series stay in `/metrics`."""
+    # A choice: some 0.3 MB each; less hides a night of short runs, more is memory.
+    ended_runs_kept: int = Field(default=1_000, ge=0)
+    """Runs whose series have ended that are shown yet, the last ones of them; the daemon forgets
+    others until it is started again, and `report` reads their logs."""
     # A choice: a shift's worth; less answers fewer questions about the past, more is memory.
     retention_seconds: SecondsFromZero = 21_600
     """Seconds that the samples of all series are kept in memory, for `/api/v1/query_range` and the
