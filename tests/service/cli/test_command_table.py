@@ -11,7 +11,7 @@ from ldlm_monitor.service.cli.command_line import app
 from ldlm_monitor.service.cli.command_table import COMMANDS
 from tests.service.extended import Extended
 
-NAMES = [each.partition(":")[2] for each in COMMANDS]
+NAMES = [each.partition(":")[2].replace("_", "-") for each in COMMANDS]
 GREET = '''
 """`ldlm-monitor greet`."""
 

@@ -30,7 +30,9 @@ class SelfCounts:
     def __init__(self, parser: Parser, runs: Fleet) -> None:
         self._parser = parser
         self._runs = runs
-        self.dropped = Counter({"label_limit": 0, "truncated": 0, "internal_error": 0, "unreadable": 0})
+        self.dropped = Counter(
+            {"label_limit": 0, "truncated": 0, "internal_error": 0, "unreadable": 0}
+        )
         self.evaluations = 0
         self.evaluation_seconds = 0.0
         self._evaluations = Histogram(_SECONDS)

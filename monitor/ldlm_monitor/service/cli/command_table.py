@@ -20,8 +20,9 @@ COMMANDS: tuple[str, ...] = (
     "run:run",
     "setup:service",
     "run:stop",
+    "wait_for:wait_for",
 )
 """Of each command its module in this folder, and there the function, or an `App` of commands, that
-has its name. The module is imported when the command runs, or its help is shown."""
-NAMES = frozenset(each.partition(":")[2] for each in COMMANDS)
+has its name, with `_` for `-`. The module is imported when the command runs, or its help shown."""
+NAMES = frozenset(each.partition(":")[2].replace("_", "-") for each in COMMANDS)
 """The names of the commands."""

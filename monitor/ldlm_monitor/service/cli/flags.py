@@ -65,6 +65,11 @@ class InputFlags(SharedFlags):
 
 
 @dataclass(frozen=True, kw_only=True)
+class WaitFlags(InputFlags, RuleFlags):
+    """Flags of `wait-for`."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class DoctorFlags(SharedFlags):
     """Flags of commands that exit with 3 for what they find."""
 

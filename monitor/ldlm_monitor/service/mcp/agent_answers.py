@@ -4,6 +4,7 @@ Text that a log decides is under the key `untrusted`, sanitised and redacted.
 """
 
 import math
+import time
 from bisect import bisect_right
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -13,8 +14,11 @@ from ldlm_monitor.base.queries import MAX_POINTS, LogQuery, Source, visible
 from ldlm_monitor.base.snapshot import CurveView, RunView
 from ldlm_monitor.base.text.sanitize import plain, redact
 from ldlm_monitor.service.mcp import cited_facts
+from ldlm_monitor.service.mcp.awaited import LOOK_SECONDS, Until, awaited, timed_out
 
 MOST_LINES = 20  # of a log, before and after the place
+MOST_SECONDS = 50.0
+"""Longest wait of one answer. A choice: below the minute after which clients give up."""
 
 Queried: TypeAlias = Callable[[dict[str, str]], dict[str, Any]]
 """Answers Prometheus' `query` (with `start`, `query_range`): `data`, and `warnings` if any."""
@@ -158,6 +162,23 @@ class Tools:
             for each in found.lines
         ]
         return cited_facts.text(lines=lines)
+
+    def wait_for(
+        self, run: str = "", until: str = "decision", seconds: float = MOST_SECONDS
+    ) -> str:
+        """Waits until a run (default: any) needs a decision; answers at once if it does already.
+
+        `until`: decision, alert, finished or step=N; a decision ends each of them. What came is
+        `what`: one of these, `ended` (it did not finish), or `timeout` after `seconds`.
+        """
+        wanted, bound = Until.read(until), max(0.0, min(seconds, MOST_SECONDS))
+        began = time.monotonic()
+        while (came := awaited(self._source.snapshot(), run, wanted)) is None:
+            if (waited := time.monotonic() - began) >= bound:
+                came = timed_out(self._source.snapshot(), run, bound)
+                break
+            time.sleep(min(LOOK_SECONDS, bound - waited))
+        return cited_facts.text(**came.answer)
 
     def changes(self, since: float) -> str:
         """What changed since a time (Unix seconds): alerts, events, incidents. `at` is now.
