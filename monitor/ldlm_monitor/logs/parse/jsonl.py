@@ -22,6 +22,7 @@ from ldlm_monitor.base.records import (
 )
 from ldlm_monitor.base.text.sanitize import encodable
 from ldlm_monitor.logs.parse.event_rules import RecordPlace
+from ldlm_monitor.logs.parse.named_rows import Named, failed, finest_time, named_value
 from ldlm_monitor.logs.parse.patterns import number
 from ldlm_monitor.logs.parse.vocabulary import (
     MAX_KEY,
@@ -99,7 +100,24 @@ def records(row: dict[str, Any], place: RecordPlace) -> list[Record]:
     kind = row.get("type")
     if isinstance(kind, str) and kind in _TYPES:
         return _health(kind, row, place)
+    if (named := named_value(row)) is not None:
+        return _named(row, named, place)
     return _row(row, place)
+
+
+def _named(row: dict[str, Any], named: Named, place: RecordPlace) -> list[Record]:
+    """The one value of a row, or that a span of it failed, at the row's step, rank and time."""
+    time = unix_time(finest_time(row)) or _first(row, TIMES, unix_time)
+    place = place.known(_first(row, ("rank",), _whole), time)
+    if (failure := failed(row)) is not None:
+        return [place.made("run fails", failure[:_MAX_TEXT])]
+    name, value = named
+    if not name:
+        return []
+    values: dict[str, float] = {}
+    put(values, name[:MAX_KEY], value)
+    step, epoch = _first(row, STEPS, _whole), _first(row, ("epoch",), _real)
+    return [place.sample(values, step, epoch, row_source(place.path))]
 
 
 def training_row(text: bytes, place: RecordPlace) -> list[Record]:

@@ -24,6 +24,7 @@ import msgspec
 from ldlm_monitor.base.records import SampleBlock, as_count
 from ldlm_monitor.logs.parse.event_rules import RecordPlace
 from ldlm_monitor.logs.parse.jsonl import EARLIEST, LATEST, STEPS, TIMES
+from ldlm_monitor.logs.parse.named_rows import named_value
 from ldlm_monitor.logs.parse.vocabulary import MAX_KEY, is_known, measure
 
 ValueKind: TypeAlias = Literal["number", "str", "bool", "none", "step row"]
@@ -53,11 +54,11 @@ _PROGRESS = frozenset({"progress", "total_steps", "eval_progress", "skip_progres
 
 
 def signature(row: dict[str, Any]) -> Signature | None:
-    """The signature of a row; None if the row is nested, not of metrics, or has too many keys.
+    """The signature of a row; None if it is nested, names its value, or has too many keys.
 
     Rows with a key beyond `MAX_KEY` have none, as signatures are cached and must stay small.
     """
-    if not 0 < len(row) <= MAX_KEYS or max(map(len, row)) > MAX_KEY:
+    if not 0 < len(row) <= MAX_KEYS or max(map(len, row)) > MAX_KEY or named_value(row):
         return None
     try:
         signed = [(key, _KINDS[value.__class__]) for key, value in row.items()]

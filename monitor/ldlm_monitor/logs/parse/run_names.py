@@ -49,6 +49,12 @@ _ELASTIC = re.compile(
     r"(?:^|/)(?P<folder>(?P<run>[^/]+)_[A-Za-z0-9_]{8})/attempt_\d+/(?P<rank>\d+)/std(?:out|err)\.log$"
 )
 """torchrun's `--log-dir`: RUN_RANDOM/attempt_N/LOCAL_RANK/, 8 random characters by `mkdtemp`."""
+_TITAN = re.compile(
+    r"(?:^|(?P<above>.*)/)structured_logs/(?P<source>[^/]+)\.global_rank_(?P<rank>\d+)"
+    r"\.\d{8}-\d{6}-[A-Z0-9]{6}\.jsonl$"
+)
+"""torchtitan's FOLDER/structured_logs/SOURCE.global_rank_N.STAMP-RANDOM.jsonl; of a launch, each
+rank has other random characters. SOURCE is `training`, or an actor of reinforcement learning."""
 _UNNAMED = frozenset({"none", "default"})
 """The RUN of a torchrun without `--rdzv-id`: the random characters then are what names the run."""
 _ATTEMPT = re.compile(r"(?:^|(?P<above>.*)/)attempt_\d+/(?P<rank>\d+)/std(?:out|err)\.log$")
@@ -114,8 +120,17 @@ def _by_launcher(path: str) -> Origin | None:
     if pod_log := _POD_LOG.search(path):
         pod = _POD.match(pod_log["pod"])
         return Origin(pod["job"], node=pod["index"]) if pod else Origin(pod_log["pod"])
+    return _by_tracker(path)
+
+
+def _by_tracker(path: str) -> Origin | None:
+    """The origin of a file that a logger beside the trainer names; None for any other."""
     if mlflow := _MLFLOW.search(path):
         return Origin(mlflow["named"] or mlflow["run"])
+    if titan := _TITAN.match(rotated_from(path)[0]):
+        run = _run_name(PurePath(titan["above"] or "", "log"), "")
+        actor = "" if titan["source"] in ("training", "trainer") else f"/{titan['source']}"
+        return Origin(f"{run}{actor}", rank=int(titan["rank"]))
     return None
 
 

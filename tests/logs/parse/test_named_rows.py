@@ -1,0 +1,96 @@
+"""Rows of one named value each: the name is the quantity, all other numbers are none."""
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+from ldlm_monitor.base.records import Event, Sample
+from ldlm_monitor.logs.parse.run_names import origin_of
+
+FIXED = {
+    "delta_ms": 0.4, "tid": 4711, "rank": 3, "global_rank": 3, "local_rank": 3,
+    "source": "training", "host_name": "n0", "pid": 812, "step": 5, "relative_step": 5,
+    "time": 1787000121, "time_ms": 1787000121499, "time_us": 1787000121499980,
+    "log_type": "event", "event_name": None, "caller": "trainer.py:796:train_step",
+    "log_level": "INFO", "seq_id": 42,
+}  # fmt: skip
+"""What each record of torchtitan's structured logger has."""
+
+
+def titan(kind: str, **more: Any) -> str:
+    return json.dumps(FIXED | {"log_type_name": kind} | more) + "\n"
+
+
+def test_a_scalar_of_torchtitan_is_the_quantity_that_it_names(parse: Any) -> None:
+    rows = [titan("metric_value", event_name="loss", value=2.325)] * 3
+    first, *_ = parse("".join(rows), path="training_rank_3.jsonl")
+    assert isinstance(first, Sample)
+    assert first.values == {"loss": 2.325}
+    assert (first.step, first.rank, first.time) == (5, 3, 1787000121.49998)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "values"),
+    [
+        ("train.loss", 2.5, {"loss": 2.5}),
+        ("grad_norm", math.inf, {"grad_norm": math.inf}),
+        ("moe.load", 3, {"moe_load": 3.0}),
+    ],
+)
+def test_names_of_scalars_are_those_of_any_key(
+    parse: Any, name: str, value: float, values: dict[str, float]
+) -> None:
+    (found,) = parse(titan("metric_value", event_name=name, value=value), path="a.jsonl")
+    assert found.values == values
+
+
+def test_a_span_that_ended_has_its_seconds(parse: Any) -> None:
+    log = titan("fwd_bwd_start") + titan("fwd_bwd_end", value=812.5)
+    (found,) = parse(log, path="a.jsonl")
+    assert found.values == {"fwd_bwd_seconds": 0.8125}
+
+
+def test_markers_and_starts_have_no_value_and_are_no_errors(parse: Any) -> None:
+    assert parse(titan("training_start") + titan("Optimizer_start"), path="a.jsonl") == []
+
+
+def test_a_span_that_failed_is_a_failure_with_its_message(parse: Any) -> None:
+    text = "[step 5] fwd_bwd_error: ValueError: bad batch"
+    (found,) = parse(titan("fwd_bwd_error", message=text), path="a.jsonl")
+    assert isinstance(found, Event)
+    assert (found.message, found.rank) == ("ValueError: bad batch", 3)
+    assert found.severity == "error"
+
+
+@pytest.mark.parametrize("key", ["name", "metric", "metric_name", "tag", "key"])
+def test_any_row_may_name_its_one_value(parse: Any, key: str) -> None:
+    row = json.dumps({key: "train/loss", "value": 0.25, "step": 7, "worker": 12})
+    (found,) = parse(f"{row}\n", path="a.jsonl")
+    assert (found.step, found.values) == (7, {"loss": 0.25})
+
+
+@pytest.mark.parametrize(
+    ("row", "values"),
+    [
+        ({"name": "run-7", "step": 1, "loss": 2.0, "value": 0.5}, {"loss": 2.0, "value": 0.5}),
+        ({"step": 1, "value": 0.5, "entropy": 1.2}, {"value": 0.5, "entropy": 1.2}),
+        ({"name": "run-7", "step": 1, "value": "high", "loss": 1.5}, {"loss": 1.5}),
+        ({"name": "a", "tag": "b", "step": 1, "value": 0.5}, {"value": 0.5}),
+    ],
+)
+def test_a_row_with_quantities_as_keys_keeps_them(
+    parse: Any, row: dict[str, Any], values: dict[str, float]
+) -> None:
+    (found,) = parse(json.dumps(row) + "\n", path="a.jsonl")
+    assert found.values == values
+
+
+def test_files_of_a_launch_are_ranks_of_the_run_that_has_the_folder() -> None:
+    name = "jobs/llama/structured_logs/{}.global_rank_{}.20260817-205320-{}.jsonl"
+    first = origin_of(name.format("training", 0, "ABC12D"))
+    second = origin_of(name.format("training", 1, "9BC12E"))
+    assert (first.run, first.rank) == ("llama", 0)
+    assert (second.run, second.rank) == ("llama", 1)
+    assert origin_of(name.format("generator", 0, "ABC12D")).run == "llama/generator"
