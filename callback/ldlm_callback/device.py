@@ -81,6 +81,41 @@ class DeviceCopies:
         return view
 
 
+class LateArrays:
+    """Arrays of JAX, or of its kind, whose values are being computed: read once they are there.
+
+    Their copies to host memory begin at once; asking whether they are ready waits for nothing.
+    """
+
+    def __init__(self, arrays: Sequence[Any]) -> None:
+        self._arrays = arrays
+        for each in arrays:
+            with suppress(Exception):  # without it, reading copies
+                each.copy_to_host_async()
+
+    def read(self, slot: int, count: int) -> list[Any] | None:
+        """The values; None while they are computed. One that cannot be read stays as it is."""
+        del slot, count
+        try:
+            if not all(each.is_ready() for each in self._arrays):
+                return None
+        except Exception:  # noqa: BLE001 its memory was given to another computation
+            return list(self._arrays)
+        return [_value(each) for each in self._arrays]
+
+
+def _value(array: Any) -> Any:
+    try:
+        return float(array)
+    except Exception:  # noqa: BLE001 of several elements, on other hosts, or gone
+        return array
+
+
+def is_late(value: Any) -> bool:
+    """Whether it is an array whose value may still be computed, other than PyTorch's."""
+    return hasattr(value, "is_ready") and hasattr(value, "__array__")
+
+
 def is_tensor(value: Any) -> bool:
     """Whether it is a PyTorch tensor, without importing PyTorch."""
     return hasattr(value, "is_cpu") and hasattr(value, "detach")

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from ldlm_callback.batches import Spikes, said
 from ldlm_callback.checksums import take
-from ldlm_callback.device import host_number, is_tensor, local_value
+from ldlm_callback.device import host_number, is_late, is_tensor, local_value
 from ldlm_callback.gradients import NORM, course
 
 MAX_NAME = 128
@@ -18,7 +18,7 @@ LARGEST = 2**63
 """Bound of whole numbers, as in 64 bits: larger ones count no steps, samples or tokens."""
 _PLAIN = frozenset({float, int, bool, str, type(None)})
 """Immutable kinds of values, which are kept as they are."""
-_UNREADABLE = object()  # replaces a tensor that cannot be read without waiting
+_UNREADABLE = object()  # replaces a tensor that has no one value on this rank
 _FIRST = dict.fromkeys(("epoch", "loss", "grad_norm", "learning_rate"))
 """Values that begin a row; None: not given. Of too many, the last are dropped."""
 _OWN = frozenset({"type", "schema", "time", "rank", "run"})
@@ -38,16 +38,24 @@ class Rows:
     `every`: a step gets a row if its number is a multiple of this, or if a loss or gradient norm
     is not finite; `alarm` is called when one becomes so. Checksums become an event, and so do the
     names of the batch's rows at a step whose loss spikes or becomes non-finite. `extra` is added
-    to the next row only. `latest` is the last row. `unread` counts dropped values.
+    to the next row only. `latest` is the last row. `unread` counts dropped values, of which `say`
+    gets the first one's name and type.
     """
 
-    def __init__(self, rank: int, every: int, alarm: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        rank: int,
+        every: int,
+        alarm: Callable[[], None],
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:
         self.latest: Row = {}
         self.extra: dict[str, float] = {}
         self.unread = 0
         self._rank = rank
         self._every = every
         self._alarm = alarm
+        self._say = say
         self._bad: set[str] = set()
         self._spikes = Spikes()
         self._last: tuple[int, float, float] | None = None
@@ -62,7 +70,9 @@ class Rows:
         row: Row = {"type": "step", "step": number, "time": now}
         if batch is not None:
             row["batch"] = whole(batch, -1)
-        self.unread += gather(_FIRST | given, row)
+        if dropped := gather(_FIRST | given, row):
+            self._note_unread(dropped[0], given)
+            self.unread += len(dropped)
         if at is not None:
             self._time(row, at, paused, data)
             self._count(row, samples=samples, tokens=tokens)
@@ -82,6 +92,20 @@ class Rows:
         if new:
             self._alarm()
         return [*events, row]
+
+    def _note_unread(self, name: str, given: Mapping[str, Any]) -> None:
+        """Say once which value is in no row, and why."""
+        if self.unread:
+            return
+        value = given[name]
+        why = (
+            f"is of the type {type(value).__module__}.{type(value).__qualname__}: no single number"
+        )
+        if value is _UNREADABLE:
+            why = "is a tensor of several elements, or not whole on this rank"
+        elif name in _OWN or _other_number(value) is not None:
+            why = "has a name of the callback's own, or is one of too many"
+        self._say(f"{name[:MAX_NAME]} {why}; it is in no row, nor are others like it")
 
     def _checks(self, checksums: Mapping[str, str], now: float, step: int) -> list[Row]:
         """The event of a step's checksums, if it has any."""
@@ -162,9 +186,9 @@ def spelled(number: float) -> float | str:
 
 
 def snapshot(given: dict[str, Any]) -> dict[str, Any]:
-    """Replace tensors in host memory by their values; remove and return tensors on a device.
+    """Replace tensors in host memory by their values; remove and return those on a device.
 
-    Reading host memory does not wait. A value that cannot be read stays, and `gather` drops it.
+    So are arrays of JAX. Reading host memory does not wait. Any other value stays for `gather`.
     One level of mappings is flattened: `losses={"text": x}` becomes `losses_text`.
     """
     on_device: dict[str, Any] = {}
@@ -179,25 +203,30 @@ def snapshot(given: dict[str, Any]) -> dict[str, Any]:
         for flat, part in parts.items():
             if is_tensor(part):
                 _snap(given, flat, part, on_device)
+            elif is_late(part):
+                on_device[flat] = given.pop(flat)
     return on_device
 
 
-def gather(given: Mapping[str, Any], row: dict[str, Any]) -> int:
-    """Put numbers into the row; returns how many values were dropped, as no numbers or too many."""
-    dropped = 0
+def gather(given: Mapping[str, Any], row: dict[str, Any]) -> list[str]:
+    """Put numbers into the row; returns the names of values dropped, as no numbers or too many.
+
+    It reads what has `__float__`, which may take its time: never in the loop.
+    """
+    dropped: list[str] = []
     for key, value in given.items():
         if value is None:
             continue
         name = key[:MAX_NAME]
         kind = type(value)
         if name in _OWN or len(row) >= MAX_VALUES:
-            dropped += 1
+            dropped.append(key)
         elif kind is float or kind is bool or (kind is int and -LARGEST <= value <= LARGEST):
             row[name] = value
         elif (number := _other_number(value)) is not None:
             row[name] = number
         else:
-            dropped += 1
+            dropped.append(key)
     return dropped
 
 
@@ -238,11 +267,18 @@ def _snap(given: dict[str, Any], name: str, tensor: Any, on_device: dict[str, An
 
 
 def _other_number(value: Any) -> float | None:
-    """A scalar of NumPy or Python as a float; None for others, which might be on a device."""
-    module = type(value).__module__.partition(".")[0]
-    if module not in ("numpy", "decimal", "fractions", "builtins") or isinstance(value, str):
+    """A number of any kind but text, or an array of one element, as a float; None for others."""
+    if isinstance(value, str | bytes | bytearray):
         return None
     try:
         return float(value)
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # noqa: BLE001 `__float__` may run any code
+        return _one_element(value)
+
+
+def _one_element(value: Any) -> float | None:
+    """The number in an array of shape (1,) or (1, 1), which newer versions refuse to convert."""
+    try:
+        return float(value.item()) if value.size == 1 else None
+    except Exception:  # noqa: BLE001 likewise
         return None

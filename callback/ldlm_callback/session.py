@@ -69,7 +69,7 @@ class Session:
         self._termination: Termination | None = None
         self._ended = False
         self._ready = threading.Event()
-        self._rows = Rows(launch.rank, every, self._alarm)
+        self._rows = Rows(launch.rank, every, self._alarm, say)
         self._writer = RowWriter(
             launch.out / f"health_rank{launch.rank}.jsonl",
             self._header,

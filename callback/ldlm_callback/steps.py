@@ -10,7 +10,7 @@ from time import monotonic, sleep, time
 from typing import Any, TypeAlias
 
 from ldlm_callback.checksums import Checked
-from ldlm_callback.device import WIDTH, DeviceCopies, is_capturing
+from ldlm_callback.device import WIDTH, DeviceCopies, LateArrays, is_capturing, is_tensor
 from ldlm_callback.gradients import gradient_window, parameter_groups
 from ldlm_callback.rank import Beat, HeartbeatPage
 from ldlm_callback.rows import Entry, Row, event_row, snapshot, whole
@@ -25,7 +25,7 @@ _ANNOUNCED = {
 _IDLE_SECONDS = 0.3
 """Seconds without a call of the loop after which the writer's thread passes on values that have
 arrived. A choice: most steps are shorter, so the loop does that itself."""
-_Sent: TypeAlias = tuple[list[str], DeviceCopies, int]
+_Sent: TypeAlias = tuple[list[str], DeviceCopies | LateArrays, int]
 """Names of values that are under way, the copies of their device, the slot where they arrive."""
 
 
@@ -259,10 +259,12 @@ class Steps:
         return True
 
     def _send(self, on_device: dict[str, Any]) -> list[_Sent]:
+        sent: list[_Sent] = []
+        if late := [name for name, value in on_device.items() if not is_tensor(value)]:
+            sent.append((late, LateArrays([on_device.pop(name) for name in late]), 0))
         by_device: dict[Any, list[str]] = {}
         for name, tensor in on_device.items():
             by_device.setdefault(tensor.device, []).append(name)
-        sent = []
         capturing = is_capturing()
         for device, every in by_device.items():
             for names in (every[at : at + WIDTH] for at in range(0, len(every), WIDTH)):

@@ -168,3 +168,47 @@ def test_what_accelerate_logs_is_reported(train) -> None:
         (3, pytest.approx(2 / 3)),
     ]
     assert end["status"] == "finished"
+
+
+KERAS = """
+import os
+os.environ["KERAS_BACKEND"] = {backend!r}
+import keras, numpy
+from ldlm_callback.keras import HealthKerasCallback
+
+model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])
+model.compile(optimizer=keras.optimizers.SGD(0.01), loss="mse", metrics=["mae"])
+x, y = numpy.ones((8, 4), "float32"), numpy.arange(8, dtype="float32")[:, None]
+if {bad}:
+    y[5] = float("nan")
+model.fit(
+    x, y, batch_size=2, epochs=2, shuffle=False, verbose=0, validation_data=(x, x[:, :1]),
+    callbacks=[HealthKerasCallback(run="run_a", out=sys.argv[1])],
+)
+"""
+
+
+@pytest.mark.parametrize("backend", [pytest.param("jax", marks=needs("jax")), "torch"])
+@needs("torch", "keras")
+def test_keras_reports_batches_evaluations_and_its_rate(train, backend: str) -> None:
+    training = train(KERAS.format(backend=backend, bad=False))
+    code, errors = training.end()
+    assert code == 0, errors
+    reported = steps(training)
+    assert [row["step"] for row in reported] == list(range(1, 9))
+    assert [row["epoch"] for row in reported] == [0] * 4 + [1] * 4
+    assert [row["learning_rate"] for row in reported] == pytest.approx([0.01] * 8)
+    assert all("mae" in row for row in reported)
+    assert [row["step"] for row in steps(training, "eval_loss")] == [4, 8]
+    assert kinds(training).count("eval_started") == kinds(training).count("eval_finished") == 2
+    assert training.rows()[0]["framework"] == "keras"
+    assert training.rows()[-1]["status"] == "finished"
+
+
+@needs("torch", "keras")
+def test_a_nan_in_keras_is_an_event(train) -> None:
+    training = train(KERAS.format(backend="torch", bad=True))
+    code, errors = training.end()
+    assert code == 0, errors
+    assert "nonfinite_metric" in kinds(training)
+    assert [row["loss"] for row in steps(training)][2] == "NaN"

@@ -107,11 +107,11 @@ def test_of_a_batch_whose_names_cannot_be_read_that_is_counted() -> None:
 def test_values_have_a_bound_and_the_rows_own_keys_are_not_theirs() -> None:
     row: dict[str, Any] = {}
     given = {"rank": 1.0, "time": 2.0, "x" * 500: 3, "none": None, "text": "4", "flag": False}
-    assert gather(given, row) == 3
+    assert len(gather(given, row)) == 3
     assert row == {"x" * MAX_NAME: 3, "flag": False}
-    assert gather({f"v{number}": 1 for number in range(300)}, row) == 300 - (MAX_VALUES - 2)
+    assert len(gather({f"v{number}": 1 for number in range(300)}, row)) == 300 - (MAX_VALUES - 2)
     assert len(row) == MAX_VALUES
-    assert gather({"huge": LARGEST + 1, "large": -LARGEST}, row := {}) == 0
+    assert gather({"huge": LARGEST + 1, "large": -LARGEST}, row := {}) == []
     assert row == {"huge": float(LARGEST), "large": -LARGEST}
 
 
@@ -225,3 +225,89 @@ def test_steps_go_past_the_queue_once_it_is_full(monkeypatch: pytest.MonkeyPatch
     loop.steps.add_values({"eval_loss": 2.0})
     number, _, at, *_ = loop.put[-1]
     assert (number, at) == (8, None)
+
+
+class Number:
+    """A number of another library."""
+
+    def __float__(self) -> float:
+        return 2.5
+
+
+class Late:
+    """An array of a device that is still computing, as JAX has them."""
+
+    def __init__(self, value: float) -> None:
+        self.value, self.is_done, self.waits = value, False, 0
+
+    def is_ready(self) -> bool:
+        return self.is_done
+
+    def copy_to_host_async(self) -> None:
+        pass
+
+    def __array__(self) -> None:
+        raise AssertionError("nobody converts it in the loop")
+
+    def __float__(self) -> float:
+        self.waits += not self.is_done
+        return self.value
+
+
+def test_whatever_has_a_float_is_a_number_and_text_is_none() -> None:
+    row: dict[str, Any] = {}
+    assert gather({"other": Number(), "text": "3.5", "raw": b"3.5", "many": [1, 2]}, row) == [
+        "text",
+        "raw",
+        "many",
+    ]
+    assert row == {"other": 2.5}
+
+
+def test_an_array_of_one_element_is_a_number_whatever_its_shape() -> None:
+    numpy = pytest.importorskip("numpy", reason="numpy is not installed")
+    row: dict[str, Any] = {}
+    arrays = {"flat": numpy.ones(1), "deep": numpy.ones((1, 1)), "two": numpy.ones(2)}
+    assert gather(arrays, row) == ["two"]
+    assert row == {"flat": 1.0, "deep": 1.0}
+
+
+def test_the_first_value_that_is_in_no_row_is_said_with_its_type() -> None:
+    said: list[str] = []
+    maker = Rows(0, 1, lambda: None, said.append)
+    for number in range(3):
+        given = {"loss": 1.0, "state": ["a"]}
+        maker.make((number, 1.0, float(number), 0.0, None, given, None, None, None, None))
+    (text,) = said
+    assert "state" in text
+    assert "builtins.list" in text
+    assert maker.unread == 3
+
+
+def test_a_step_waits_for_no_array_that_is_still_computed() -> None:
+    taken: list[Any] = []
+    made, loss = Steps(taken.append, {}), Late(1.5)
+    made.step(1, {"loss": loss})
+    made.step(2, {"loss": 1.25})
+    assert (taken, loss.waits) == ([], 0)
+    loss.is_done = True
+    made.step(3, {"loss": 1.0})
+    assert [entry[5]["loss"] for entry in taken] == [1.5, 1.25, 1.0]
+    assert loss.waits == 0
+
+
+def test_an_array_whose_memory_is_gone_costs_its_value_alone() -> None:
+    class Gone(Late):
+        def is_ready(self) -> bool:
+            raise RuntimeError("Array has been deleted.")
+
+        def __float__(self) -> float:
+            raise RuntimeError("Array has been deleted.")
+
+    taken: list[Any] = []
+    made = Steps(taken.append, {})
+    made.step(1, {"loss": Gone(1.0), "grad_norm": 0.5})
+    made.step(2, {"loss": 1.0})
+    row: dict[str, Any] = {}
+    assert gather(taken[0][5], row) == ["loss"]
+    assert row == {"grad_norm": 0.5}

@@ -93,6 +93,7 @@ ADAPTERS = {
     "huggingface": ("transformers", "TrainerCallback"),
     "lightning": ("lightning.pytorch", "Callback"),
     "accelerate": ("accelerate.tracking", "GeneralTracker"),
+    "keras": ("keras.callbacks", "Callback"),
 }
 
 
