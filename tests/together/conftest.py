@@ -1,7 +1,6 @@
-"""What several rooms share with the houses: command lines, certificates, a silent file server."""
+"""What several rooms share with the houses: command lines and certificates."""
 
-from tests.logs.silent_server import server
 from tests.service.certificates import certificates
 from tests.service.command_line import ask
 
-__all__ = ["ask", "certificates", "server"]
+__all__ = ["ask", "certificates"]

@@ -151,7 +151,7 @@ def test_what_all_tests_depend_on_runs_everything(repository: Repository, name: 
     ("name", "more"),
     [
         ("tests/logs/conftest.py", "tests/logs"),
-        ("tests/together/monitor/test_clock.py", "tests/together/monitor"),
+        ("tests/together/monitor/test_zones.py", "tests/together/monitor"),
         ("tests/together/live/test_otlp.py", "tests/together/live/test_otlp.py"),
         ("tests/together/live/conftest.py", "tests/together/live"),
         ("tests/together/callback/conftest.py", "tests/together/callback"),

@@ -32,7 +32,7 @@ from ldlm_monitor.service.notify.slack_message import drawn
 from ldlm_monitor.service.notify.webhook import WebhookBody, webhook_body
 from ldlm_monitor.service.serve.metrics import exposition, families
 from ldlm_monitor.service.serve.pages import landing_page, resource
-from tests.together.monitor.planted import KEY_FILES, LINES, found_in
+from tests.service.notify.planted import KEY_FILES, LINES, found_in
 
 NOW = 1_769_681_700.0
 ATTACKS = [

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from ldlm_monitor.base.text.sanitize import plain, redact
-from tests.together.monitor.planted import KEY_FILES, LINES, NEEDLES, PLANTED, found_in
+from tests.service.notify.planted import KEY_FILES, LINES, NEEDLES, PLANTED, found_in
 
 plugins = pytest.importorskip("detect_secrets.plugins", reason="detect-secrets is not installed")
 from detect_secrets.plugins.base import RegexBasedDetector  # noqa: E402

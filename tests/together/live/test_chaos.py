@@ -2,7 +2,7 @@
 
 The daemon's lifetime counter of samples must reach the number of rows that were written, and must
 never pass it. Before a file loses content that no other file has, its rows have been read. Jumps
-of the clock are in `monitor/test_clock.py`: under libfaketime, Python's own sleep fails.
+of the clock are in `daemon/test_clock.py`: under libfaketime, Python's own sleep fails.
 """
 
 import contextlib

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.together.monitor.planted import KEY_FILES, LINES, PLANTED, found_in
+from tests.service.notify.planted import KEY_FILES, LINES, PLANTED, found_in
 
 pytestmark = pytest.mark.live
 LOG = "train_logs/train_20260129_101500_node0.log"

@@ -14,7 +14,7 @@ from ldlm_monitor.screen.triage import triaged
 from ldlm_monitor.service.serve.pages import landing_page, resource
 from ldlm_promrules.alerting import RuleSet
 from ldlm_promrules.promql import Expression
-from tests.together.monitor.failing_lines import NAN, TRACEBACK
+from tests.service.daemon.failing_lines import NAN, TRACEBACK
 
 START = 1_769_681_700.0
 DAY = 86_400.0

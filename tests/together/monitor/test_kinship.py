@@ -10,7 +10,7 @@ from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.finished.playback.log_replay import Replay
 from ldlm_monitor.judge.core.monitor import Monitor
 from ldlm_monitor.service.config import Settings
-from tests.together.watching import NOW, Watching, append
+from tests.service.daemon.watching import NOW, Watching, append
 
 DAY = 86_400.0
 

@@ -11,7 +11,7 @@ from ldlm_monitor.screen.ranks import grid
 from ldlm_monitor.service.notify.content import news_of
 from ldlm_monitor.service.notify.message import from_transition, message_of
 from ldlm_monitor.service.serve.pages import landing_page, resource
-from tests.together.monitor.failing_lines import NAN, TRACEBACK
+from tests.service.daemon.failing_lines import NAN, TRACEBACK
 from tests.together.monitor.test_health_of_ended_runs import BAR, DAY, START, run_of, trained
 
 

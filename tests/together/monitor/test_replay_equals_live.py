@@ -24,8 +24,8 @@ from ldlm_monitor.service.config import Settings
 from ldlm_monitor.service.daemon import reading_lag
 from ldlm_monitor.service.daemon.dispatcher import Dispatcher
 from ldlm_monitor.service.notify.outbox import Outbox
-from tests.together.monitor.failing_lines import NAN, NCCL, OOM, TRACEBACK
-from tests.together.watching import Watching, append
+from tests.service.daemon.failing_lines import NAN, NCCL, OOM, TRACEBACK
+from tests.service.daemon.watching import Watching, append
 
 START = 1_769_681_700.0
 

@@ -10,7 +10,7 @@ from ldlm_monitor.finished.playback.log_replay import Replay
 from ldlm_monitor.service.config import Settings
 from tests.logs.event_files.tfevents import VERSION, scalar
 from tests.logs.event_files.wandblog import ended, log_of, row
-from tests.together.watching import NOW, Watching, append
+from tests.service.daemon.watching import NOW, Watching, append
 
 MLFLOW_RUN = "0123456789abcdef0123456789abcdef"
 

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from ldlm_monitor.service.config import Settings
-from tests.together.watching import Watching, append
+from tests.service.daemon.watching import Watching, append
 
 BERLIN = "Europe/Berlin"
 PITCH = 10.0

@@ -14,8 +14,8 @@ from ldlm_monitor.logs.parse.run_names import RunNames
 from ldlm_monitor.logs.source.file_identity import FilePosition
 from ldlm_monitor.service.config import Settings
 from ldlm_monitor.service.state.state_store import StateStore
-from tests.together.monitor.failing_lines import NAN
-from tests.together.watching import NOW, Watching, append, bars
+from tests.service.daemon.failing_lines import NAN
+from tests.service.daemon.watching import NOW, Watching, append, bars
 
 HERE, THERE = "here", "there"
 

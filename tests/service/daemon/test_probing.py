@@ -31,7 +31,7 @@ from ldlm_monitor.service.daemon.stall_probe import (
     Probing,
 )
 from ldlm_monitor.service.notify.message import Receipt
-from tests.together.watching import NOW, RUN, Watching, append, bars
+from tests.service.daemon.watching import NOW, RUN, Watching, append, bars
 
 LIMIT = 60.0
 TRAINING = """\

@@ -8,8 +8,8 @@ import pytest
 
 from ldlm_monitor.service.daemon.daemon import _judging_time
 from tests.service.daemon.test_judging_clock import Clocks, clocks
-from tests.together.monitor.test_restart import Watched
-from tests.together.watching import NOW
+from tests.service.daemon.test_restart import Watched
+from tests.service.daemon.watching import NOW
 
 __all__ = ["clocks"]  # a fixture
 HOUR = 3600.0

@@ -9,7 +9,7 @@ import pytest
 from ldlm_monitor.finished.playback.recording import Recorder
 from ldlm_monitor.finished.playback.timed_inputs import of_recording
 from ldlm_monitor.service.config import Settings
-from tests.together.watching import NOW, Watching, append
+from tests.service.daemon.watching import NOW, Watching, append
 
 LIVE, JOINED = "train_20260129_101500_node0.log", "train_20260120_101500_node0.log"
 

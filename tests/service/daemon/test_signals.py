@@ -15,8 +15,8 @@ from ldlm_monitor.logs.source.split import PEEK_SECONDS
 from ldlm_monitor.service.config import Settings
 from ldlm_monitor.service.daemon.pump import CutShort
 from ldlm_monitor.service.daemon.stop_signals import Signals
-from tests.together.monitor.test_restart import Watched
-from tests.together.watching import NOW, PollingWaker, Watching, bars
+from tests.service.daemon.test_restart import Watched
+from tests.service.daemon.watching import NOW, PollingWaker, Watching, bars
 
 
 @pytest.fixture

@@ -38,8 +38,8 @@ from ldlm_monitor.judge.core.monitor import Monitor
 from ldlm_monitor.logs.source.split import PEEK_SECONDS, Splitter
 from ldlm_monitor.service.config import Settings
 from ldlm_monitor.service.daemon.pump import Pump
-from tests.together.monitor.failing_lines import NAN, NCCL, OOM, TRACEBACK
-from tests.together.watching import Watching
+from tests.service.daemon.failing_lines import NAN, NCCL, OOM, TRACEBACK
+from tests.service.daemon.watching import Watching
 
 TraceFunction: TypeAlias = Any
 START = 1_769_681_700.0

@@ -14,7 +14,7 @@ from ldlm_monitor.logs.source.backlog import Backlog
 from ldlm_monitor.logs.source.notices import Journal
 from ldlm_monitor.service.config import Settings
 from ldlm_monitor.service.notify.outbox import Outbox
-from tests.together.watching import NOW, RUN, Watching, append, bars
+from tests.service.daemon.watching import NOW, RUN, Watching, append, bars
 
 NAN = "WARNING: Invalid text_loss detected: nan\n"
 

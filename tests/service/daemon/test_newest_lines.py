@@ -17,7 +17,7 @@ from ldlm_monitor.service.daemon.local_source import LocalSource
 from ldlm_monitor.service.mcp.agent_answers import Tools
 from ldlm_monitor.service.notify.silences import Silences
 from ldlm_monitor.service.serve.pages import landing_page, resource, tag
-from tests.together.watching import NOW, Watching, append
+from tests.service.daemon.watching import NOW, Watching, append
 
 TRACEBACK = (
     'Traceback (most recent call last):\n  File "/job/train.py", line 3, in <module>\n'

@@ -15,8 +15,8 @@ from ldlm_monitor.service.notify.outbox import Outbox
 from ldlm_monitor.service.notify.policy import Policy
 from ldlm_monitor.service.notify.silences import Silences
 from ldlm_monitor.service.state.database import Database
-from tests.together.monitor.test_restart import NAN, Watched
-from tests.together.watching import NOW, SLACK, bars
+from tests.service.daemon.test_restart import NAN, Watched
+from tests.service.daemon.watching import NOW, SLACK, bars
 
 FILES = ("ledger.sqlite", "outbox.sqlite", "silences.sqlite")
 VARIANTS = -(-settings().max_examples // 3)

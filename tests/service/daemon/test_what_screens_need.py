@@ -15,7 +15,7 @@ from ldlm_monitor.service.daemon.local_source import LocalSource
 from ldlm_monitor.service.daemon.pictures import INPUTS_SECONDS
 from ldlm_monitor.service.daemon.pump import Pump
 from ldlm_monitor.service.notify.silences import Silences
-from tests.together.watching import NOW, Watching
+from tests.service.daemon.watching import NOW, Watching
 
 
 @pytest.fixture

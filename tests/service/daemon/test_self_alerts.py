@@ -11,7 +11,7 @@ from ldlm_monitor.base.errors import DeliveryError
 from ldlm_monitor.service.config import Settings
 from ldlm_monitor.service.notify.message import Receipt
 from ldlm_monitor.service.state.state_dir import StateDir
-from tests.together.watching import NOW, Watching
+from tests.service.daemon.watching import NOW, Watching
 
 BAR = "\rTraining:   1%|▏| 5/950 [00:05<09:00,  1.00it/s, Epoch=0/1, Progress=1.0%, Loss=2.3, "
 NAN = "WARNING: Invalid text_loss detected: nan\n"

@@ -12,8 +12,8 @@ from ldlm_monitor.judge.core.assemble import assemble
 from ldlm_monitor.judge.run.stall import Stall
 from ldlm_monitor.logs.source.file_system_reader import MountReader
 from ldlm_monitor.service.config import Settings
-from tests.together.monitor.test_restart import Watched
-from tests.together.watching import NOW, append
+from tests.service.daemon.test_restart import Watched
+from tests.service.daemon.watching import NOW, append
 
 LIMIT = 30.0
 STALL = Stall(limit_seconds={"running": LIMIT, "starting": LIMIT})

@@ -12,8 +12,8 @@ import pytest
 from ldlm_monitor.logs.source.file_identity import originals
 from ldlm_monitor.service.config import Settings
 from ldlm_monitor.service.daemon.dispatcher import Dispatcher
-from tests.together.watching import NOW, Watching, append
-from tests.together.watching import bars as drawn_bars
+from tests.service.daemon.watching import NOW, Watching, append
+from tests.service.daemon.watching import bars as drawn_bars
 
 bars = partial(drawn_bars, end="\n")
 NAN = "WARNING: Invalid text_loss detected: nan\n"

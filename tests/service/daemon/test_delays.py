@@ -12,7 +12,7 @@ from ldlm_monitor.logs.source.split import PEEK_SECONDS
 from ldlm_monitor.service.config import Settings
 from ldlm_monitor.service.daemon.dispatcher import Dispatcher
 from ldlm_monitor.service.daemon.pictures import SNAPSHOT_SECONDS
-from tests.together.watching import NOW, PollingWaker, Watching, append
+from tests.service.daemon.watching import NOW, PollingWaker, Watching, append
 
 
 class Followed(Watching):
