@@ -14,6 +14,7 @@ __all__ = [
     "DERIVED_STEP_SECONDS",
     "MAX_LABEL_LENGTH",
     "PACES",
+    "RETENTION",
     "Labels",
     "Measured",
     "Point",
@@ -21,6 +22,10 @@ __all__ = [
 ]
 
 MAX_LABEL_LENGTH = 128  # of a label's value. A choice: more inflates scrapes, less merges names
+
+RETENTION = 21_600
+"""Least seconds of samples in the store, for queries and views. A choice: six hours show the
+course of a night's failure; more costs memory, and for longer times there is Prometheus."""
 
 
 @lru_cache(maxsize=4096)  # a choice: of what each scrape exports anew; more would take memory

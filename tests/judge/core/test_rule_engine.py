@@ -15,6 +15,7 @@ from ldlm_monitor.judge.run.fleet import Fleet
 from ldlm_monitor.judge.run.stall import Stall
 from ldlm_promrules.alerting import RuleSet, load_rules
 from ldlm_promrules.promql import Evaluator, Expression, parse
+from tests.judge.core.attempts_of_runs import GOING_ON, none_began_anew
 
 NOW = 1_769_681_700.0
 
@@ -38,7 +39,7 @@ def test_a_rule_hears_of_a_change_however_it_names_the_metric(tmp_path: Path, ex
             Point("ldlm_train_loss", make_labels(run="a"), loss),
             Point("ldlm_train_step", make_labels(run="a"), 1.0),
         ]
-        return [transition.state for transition in judge.evaluate([points], at)]
+        return [transition.state for transition in judge.evaluate([points], at, *GOING_ON)]
 
     assert scrape(1.0, 5.0) == []
     assert scrape(1.0, 10.0) == []
@@ -69,12 +70,12 @@ def test_an_alert_whose_series_stopped_is_not_known_to_be_over(
         for run in ("a", "b")
         for name, value in (("ldlm_train_loss", 5.0), ("ldlm_train_step", 1.0))
     ]
-    assert len(judge.evaluate([points], 5.0)) == 2
+    assert len(judge.evaluate([points], 5.0, *GOING_ON)) == 2
     left = [point for point in points if (point.name, point.labels) != (gone, (("run", "a"),))]
-    (reported,) = judge.evaluate([left], 10.0)
+    (reported,) = judge.evaluate([left], 10.0, *GOING_ON)
     assert (reported.state, reported.labels["run"]) == (ending, "a")
-    judge.evaluate([points], 15.0)
-    (reported,) = judge.evaluate([left], 20.0, lambda run: run == "a")
+    judge.evaluate([points], 15.0, *GOING_ON)
+    (reported,) = judge.evaluate([left], 20.0, "a".__eq__, none_began_anew)
     assert reported.state == "ended"
 
 
@@ -90,7 +91,7 @@ def test_what_a_rule_records_is_there_for_the_rules_that_follow(tmp_path: Path) 
 
     def scrape(loss: float, at: float) -> list[tuple[str, str]]:
         point = Point("ldlm_train_loss", make_labels(run="a"), loss)
-        found = judge.evaluate([[point]], at)
+        found = judge.evaluate([[point]], at, *GOING_ON)
         return [(each.alert, each.state) for each in found]
 
     assert scrape(2.0, 5.0) == []
@@ -115,7 +116,7 @@ def test_a_group_with_an_interval_is_evaluated_once_in_each_and_its_for_ends_on_
 
     def scrape(loss: float, at: float) -> list[tuple[str, str]]:
         point = Point("ldlm_train_loss", make_labels(run="a"), loss)
-        found = judge.evaluate([[point]], at)
+        found = judge.evaluate([[point]], at, *GOING_ON)
         return [(each.alert, each.state) for each in found]
 
     assert scrape(1.0, 605.0) == []
@@ -153,7 +154,7 @@ def test_a_text_that_queries_is_expanded_again_while_its_alert_is_active(tmp_pat
             Point("ldlm_train_loss", make_labels(run="a"), 5.0),
             Point("ldlm_train_step", make_labels(run="a"), step),
         ]
-        judge.evaluate([points], at)
+        judge.evaluate([points], at, *GOING_ON)
         return [alert.annotations["summary"] for alert in judge.active]
 
     assert summary(1.0, 5.0) == ["step 1"]

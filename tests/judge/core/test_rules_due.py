@@ -20,6 +20,7 @@ from ldlm_promrules.promql import Evaluator, Expression, parse
 from ldlm_promrules.promql.expression import keeps_apart, names_its_metrics
 from ldlm_promrules.samples import Matcher, Query, VectorSample
 from ldlm_promrules.series.series_store import SeriesStore
+from tests.judge.core.attempts_of_runs import GOING_ON, none_began_anew
 from tests.promrules.expressions import expressions
 
 START = 1_699_999_200.0
@@ -116,7 +117,7 @@ def test_it_answers_as_if_it_did_not_remember(
             if value is not None:
                 present[series] = value
         points = [Point(*series, value) for series, value in present.items()]
-        engine.evaluate([points], at, lambda run: False)
+        engine.evaluate([points], at, *GOING_ON)
         fresh = Evaluator(engine._store)  # it computes sides in the order of its text
         assert engine.computed[-1] == answer(fresh, expression, at)
 
@@ -135,7 +136,7 @@ def test_what_no_change_can_concern_is_not_computed_again(text: str, later: floa
     def is_computed(level: float, steps: float, at: float) -> bool:
         before = len(engine.computed)
         points = [Point("level", (), level), Point("steps", (), steps)]
-        engine.evaluate([points], START + at, lambda run: False)
+        engine.evaluate([points], START + at, *GOING_ON)
         return len(engine.computed) > before
 
     assert is_computed(2.0, 1.0, 5)
@@ -178,7 +179,7 @@ def test_a_change_that_the_rule_cannot_see_has_it_not_evaluated(
     for at, level in enumerate((before, before, now)):
         already = len(engine.computed)
         points = [] if level is None else [Point("level", (), level)]
-        engine.evaluate([points, [Point("steps", (), 1.0)]], START + 5 * at, lambda run: False)
+        engine.evaluate([points, [Point("steps", (), 1.0)]], START + 5 * at, *GOING_ON)
     assert (len(engine.computed) > already) is matters
 
 
@@ -195,7 +196,7 @@ def test_an_empty_side_and_a_series_without_a_change_ask_nothing(text: str, comp
     engine = Engine(parse(text))
     for slot in range(40):
         points = [Point("level", (), 1.0 + slot % 7), Point("steps", (), 5.0)]
-        engine.evaluate([points], START + INTERVAL * slot, lambda run: False)
+        engine.evaluate([points], START + INTERVAL * slot, *GOING_ON)
     assert len(engine.computed) == computed
 
 
@@ -258,7 +259,7 @@ def test_a_limit_on_how_long_ago_something_was_passes_in_time(
             Point(LAST_EVENT, make_labels(run=run, kind="oom"), each) for run, each in last.items()
         ]
         for later in range(0, 100, 10):
-            engine.evaluate([found, events], at + later, lambda run: False)
+            engine.evaluate([found, events], at + later, *GOING_ON)
             shown = {dict(sample.labels)["run"] for sample in fresh(expression, at + later)}
             recorded = engine._store.reader((Matcher("__name__", "=", "answer"),)).latest(
                 0, at + later
@@ -270,7 +271,7 @@ def test_a_limit_on_how_long_ago_something_was_passes_in_time(
 def test_a_limit_on_how_long_ago_something_was_is_not_computed_for_ever() -> None:
     engine = Engine(parse(f"time() - {LAST_EVENT} < 600"))
     for slot in range(300):
-        engine.evaluate([[Point(LAST_EVENT, (), START)]], START + 5 * slot, lambda run: False)
+        engine.evaluate([[Point(LAST_EVENT, (), START)]], START + 5 * slot, *GOING_ON)
     assert len(engine.computed) == pytest.approx(121, abs=2)
     assert not engine.asks_the_time
 
@@ -357,7 +358,13 @@ def test_the_alerts_are_those_of_an_engine_that_evaluates_every_rule_each_time(
                 points = [each for each in points if ("run", part) not in each.labels]
                 points += [each for each in new if ("run", part) in each.labels]
             found, expected = (
-                engine.evaluate([points, engine.points({})], time, ended.__contains__, only=part)
+                engine.evaluate(
+                    [points, engine.points({})],
+                    time,
+                    ended.__contains__,
+                    none_began_anew,
+                    only=part,
+                )
                 for engine in engines
             )
             assert [*map(lasting, found)] == [*map(lasting, expected)]
@@ -394,7 +401,7 @@ def test_a_firing_alert_is_asked_for_its_value_once_a_minute_and_for_its_end_at_
     shown, found = [], []
     for slot in range(40):
         points = [Point("level", (), 2.0 + slot if slot < 39 else 0.5)]
-        found += engine.evaluate([points], START + INTERVAL * slot, lambda run: False)
+        found += engine.evaluate([points], START + INTERVAL * slot, *GOING_ON)
         shown += [alert.annotations["summary"] for alert in engine.active]
     assert [(shown.count(each), each) for each in dict.fromkeys(shown)] == [
         (1, "2"), (1, "3"), (12, "4"), (12, "16"), (12, "28"), (1, "40"),

@@ -5,9 +5,9 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from ldlm_monitor.base.points import RETENTION
 from ldlm_monitor.judge.core.monitor import Monitor
 from ldlm_monitor.judge.core.packaged_rules import packaged_set
-from ldlm_monitor.judge.core.rule_engine import RETENTION
 from ldlm_monitor.judge.run.stall import Stall
 from ldlm_monitor.logs.parse import Parser
 from ldlm_monitor.logs.parse.run_names import RunNames

@@ -7,7 +7,7 @@ from itertools import chain
 
 from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.base.chunk import Chunk
-from ldlm_monitor.base.points import Point
+from ldlm_monitor.base.points import RETENTION, Point
 from ldlm_monitor.base.records import Event, Record, SampleBlock, TimedRows
 from ldlm_monitor.base.snapshot import AlertView, HostView, RunView, Snapshot
 from ldlm_monitor.judge.core.evaluation_schedule import EvaluationSchedule, EvaluationThrottle
@@ -16,7 +16,7 @@ from ldlm_monitor.judge.core.packaged_rules import packaged_set
 from ldlm_monitor.judge.core.past_alerts import PastAlerts
 from ldlm_monitor.judge.core.recent_records import RecentRecords, alerted_run
 from ldlm_monitor.judge.core.rows_in_order import RowsInOrder
-from ldlm_monitor.judge.core.rule_engine import RETENTION, RuleEngine
+from ldlm_monitor.judge.core.rule_engine import RuleEngine
 from ldlm_monitor.judge.core.run_decisions import decided, last_word
 from ldlm_monitor.judge.core.run_health import HealthBook
 from ldlm_monitor.judge.core.self_metrics import NO_HOSTS, SelfCounts, core_points

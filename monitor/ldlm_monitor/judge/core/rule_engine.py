@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from ldlm_monitor.base.alert import Transition, alert_key
 from ldlm_monitor.base.errors import RuleError
 from ldlm_monitor.base.names import PAST_TIMES
-from ldlm_monitor.base.points import Labels, Point, make_labels
+from ldlm_monitor.base.points import RETENTION, Labels, Point, make_labels
 from ldlm_monitor.base.records import Position
 from ldlm_monitor.base.snapshot import AlertView
 from ldlm_monitor.judge.core.rules_due import OfRun, RulesDue
@@ -28,10 +28,6 @@ from ldlm_promrules.samples import VectorSample
 from ldlm_promrules.series.series_matching import is_matched
 from ldlm_promrules.series.series_store import SeriesStore
 from ldlm_promrules.series.store_view import StoreView
-
-RETENTION = 6 * 3600.0
-"""Least seconds of samples in the store, for queries and views. A choice: six hours show the
-course of a night's failure; more costs memory, and for longer times there is Prometheus."""
 
 _KEPT = 256  # parsed queries of templates. A choice: memory, or parsing a text again
 
@@ -100,8 +96,8 @@ class RuleEngine:
         self,
         groups: list[list[Point]],
         at: float,
-        has_ended: Callable[[str], bool] = lambda run: False,
-        attempt_began: Callable[[str], float | None] = lambda run: None,
+        has_ended: Callable[[str], bool],
+        attempt_began: Callable[[str], float | None],
         *,
         limit_passed: bool = False,
         only: str | None = None,

@@ -8,6 +8,7 @@ from typing import Annotated, Final, Literal, TypeAlias, TypeVar
 from pydantic import Field, SecretStr, create_model
 from pydantic.fields import FieldInfo
 
+from ldlm_monitor.base.points import RETENTION
 from ldlm_monitor.base.setting_types import (
     BaseUrl,
     Discovery,
@@ -156,8 +157,7 @@ class Settings(Section, defer_build=True):  # once, with the tables of `with_rec
     ended_runs_kept: int = Field(default=1_000, ge=0)
     """Runs whose series have ended that are shown yet, the last ones of them; the daemon forgets
     others until it is started again, and `report` reads their logs."""
-    # A choice: a shift's worth; less answers fewer questions about the past, more is memory.
-    retention_seconds: SecondsFromZero = 21_600
+    retention_seconds: SecondsFromZero = RETENTION
     """Seconds that the samples of all series are kept in memory, for `/api/v1/query_range` and the
     screen's history; as long as the rules look back at least."""
     attach: Attach = Attach()
