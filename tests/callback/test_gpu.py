@@ -12,6 +12,7 @@ import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,6 +49,14 @@ import ldlm_callback.device as device
 device.SAMPLE_SECONDS = 0.05
 callback = HealthCallback(out=sys.argv[1])
 """
+SAMPLES = f"""{BEGIN}
+while not callback._session._rows.extra:
+    time.sleep(0.01)
+"""
+STEPS = """
+callback.on_step(1, loss=1.0)
+callback.close()
+"""
 
 
 SAMPLED = {
@@ -69,40 +78,30 @@ EXPORTED = {
 """The metrics that a rank serves of the steps below."""
 
 
-@with_driver
-def test_what_the_driver_says_is_sampled_in_base_units_and_the_rest_left_out(train, driver) -> None:
-    training = train(
-        f"""{BEGIN}
-while not callback._session._rows.extra:
-    time.sleep(0.01)
-callback.on_step(1, loss=1.0)
-callback.close()
-"""
-    )
+def said_of_the_gpu(training) -> dict[str, Any]:
+    """What the row of its only step has of the GPU, once the training has ended."""
     assert training.end() == (0, "")
     (row,) = [row for row in training.rows() if row["type"] == "step"]
-    reported = {name: value for name, value in row.items() if name.startswith(("gpu", "memory"))}
-    assert reported == SAMPLED
+    return {name: value for name, value in row.items() if name.startswith(("gpu", "memory"))}
+
+
+@with_driver
+def test_what_the_driver_says_is_sampled_in_base_units_and_the_rest_left_out(train, driver) -> None:
+    assert said_of_the_gpu(train(SAMPLES + STEPS)) == SAMPLED
 
 
 @with_driver
 def test_of_a_gpu_that_falls_off_the_bus_nothing_is_known_any_more(train, driver) -> None:
     training = train(
-        f"""{BEGIN}
-while not callback._session._rows.extra:
-    time.sleep(0.01)
+        f"""{SAMPLES}
 print("seen", flush=True)
 while callback._session._rows.extra:
     time.sleep(0.01)
-callback.on_step(1, loss=1.0)
-callback.close()
-"""
+{STEPS}"""
     )
     training.said("seen")
     driver("lost")
-    assert training.end() == (0, "")
-    (row,) = [row for row in training.rows() if row["type"] == "step"]
-    assert not any(name.startswith("gpu") for name in row)
+    assert said_of_the_gpu(training) == {}
 
 
 @with_driver

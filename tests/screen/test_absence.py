@@ -31,6 +31,11 @@ class Visit:
         changes = {"alerts": alerts} | ({} if runs is None else {"runs": runs})
         self.context.snapshot = self.snapshot.model_copy(update=changes)
 
+    def returned(self) -> str:
+        """The text that is shown when the person presses a key again."""
+        self.absence.note_input()
+        return text(self.absence.digest())
+
 
 def text(digest: Digest | None) -> str:
     assert digest is not None
@@ -42,8 +47,7 @@ def test_who_was_away_for_ten_minutes_sees_what_fired_since(read_all: Snapshot) 
     visit.now += AWAY_SECONDS
     visit.show(alert("Old", at=NOW - 1), alert("New", at=NOW), alert("Soon", "pending", NOW + 9))
     assert visit.absence.digest() is None, "nobody has come back yet"
-    visit.absence.note_input()
-    shown = text(visit.absence.digest())
+    shown = visit.returned()
     assert "Since you left, 10m ago" in shown
     assert "1 alert fired" in shown
     assert "r: New holds" in shown
@@ -97,8 +101,7 @@ def test_of_many_alerts_twelve_are_listed_and_those_held_back_wait_for_nobody(
     )
     acks = [{"alert": f"New{number:02}", "labels": alert("x").labels} for number in range(14)]
     visit.context.held_back = {"acks": acks}
-    visit.absence.note_input()
-    shown = text(visit.absence.digest())
+    shown = visit.returned()
     assert "15 alerts fired" in shown
     assert "and 3 more" in shown
     assert "1 alert to acknowledge" in shown

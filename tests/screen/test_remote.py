@@ -189,6 +189,7 @@ def test_what_holds_alerts_back_is_read_and_sent(daemon: Daemon) -> None:
         (200, {}, b"[" * 100_000, "does not answer as ldlm-monitor does"),
         (200, {}, b'{"runs": 7}', "has another version"),
         (200, {"Content-Length": "5"}, b"", "does not answer"),
+        (500, {"Transfer-Encoding": "chunked"}, b"no size\r\n", "does not answer"),
     ],
 )
 def test_a_bad_answer_is_named_with_what_to_do(
@@ -197,6 +198,21 @@ def test_a_bad_answer_is_named_with_what_to_do(
     daemon.says("/api/v1/runs", body, status, **headers)
     with pytest.raises(RemoteError, match=said):
         source(daemon).start()
+
+
+def test_an_answer_that_was_cut_is_asked_for_again(daemon: Daemon, shown: Shown) -> None:
+    remote = source(daemon)
+    remote._update()
+    shown.snapshot = shown.snapshot.model_copy(update={"version": 10**6})
+    publish(daemon, shown, '"2"')
+    status, headers, body = whole = daemon.answers["/api/v1/runs"]
+    length = {"Content-Length": str(len(body))}
+    daemon.answers["/api/v1/runs"] = status, headers | length, body[: len(body) // 2]
+    with pytest.raises(RemoteError):
+        remote._update()
+    daemon.answers["/api/v1/runs"] = whole
+    remote._update()
+    assert remote.snapshot().version == 10**6
 
 
 def test_credentials_that_are_refused_are_named(daemon: Daemon) -> None:
@@ -220,10 +236,13 @@ def test_more_values_than_a_fleet_has_are_refused(
                 remote._get("/api/v1/other", {})
 
 
-def test_a_daemon_of_before_reports_its_reading_as_an_object(daemon: Daemon) -> None:
+def test_a_daemon_of_another_version_is_shown(daemon: Daemon) -> None:
+    """One of before reports its reading as an object; one that is newer may say more."""
     status, headers, body = daemon.answers["/api/v1/runs"]
-    old = json.loads(body) | {"reading": {"share": 0.5, "judged_to": 60.0}}
-    daemon.answers["/api/v1/runs"] = status, headers, json.dumps(old).encode()
+    other = json.loads(body)
+    del other["judged_to"]
+    other |= {"reading": {"share": 0.5, "judged_to": 60.0}, "of_another_version": 1}
+    daemon.answers["/api/v1/runs"] = status, headers, json.dumps(other).encode()
     remote = source(daemon)
     remote._update()
     assert (remote.snapshot().reading, remote.snapshot().judged_to) == (0.5, 60.0)

@@ -1,15 +1,11 @@
 """`attach`: the same screen over a real server on a real port."""
 
-import http.client
-import json
-import threading
 import time
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
 
 import pytest
 
-from ldlm_monitor.base.errors import RemoteError, UsageError
+from ldlm_monitor.base.errors import RemoteError
 from ldlm_monitor.base.queries import LogQuery
 from ldlm_monitor.base.text.sanitize import redact
 from ldlm_monitor.screen.remote import RemoteSource
@@ -97,96 +93,3 @@ def test_a_daemon_that_is_gone_is_said_and_the_last_picture_stays(
     with pytest.raises(RemoteError, match="does not answer"):
         remote._update()
     assert remote.snapshot() is before
-
-
-def test_what_is_no_daemon_is_refused(server: Server) -> None:
-    with pytest.raises(UsageError, match="is no URL"):
-        RemoteSource("file:///etc/passwd")
-    nobody = RemoteSource("127.0.0.1:9")
-    with pytest.raises(RemoteError, match="does not answer"):
-        nobody.start()
-    for url in ("http://[::1", "http://127.0.0.1:99999"):
-        with pytest.raises(UsageError, match="is no URL"):
-            RemoteSource(url)
-
-
-class Front(ThreadingHTTPServer):
-    """Passes requests on to `port`; the next answer is what `spoil` makes of head and body."""
-
-    def __init__(self, port: int) -> None:
-        super().__init__(("127.0.0.1", 0), Passing)
-        self.behind = port
-        self.spoil: Callable[[bytes, bytes], bytes] | None = None
-
-
-class Passing(BaseHTTPRequestHandler):
-    server: Front
-
-    def do_GET(self) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", self.server.behind)
-        known = self.headers.get("If-None-Match")
-        connection.request("GET", self.path, headers={"If-None-Match": known} if known else {})
-        answer = connection.getresponse()
-        body = answer.read()
-        fields = "".join(f"{name}: {value}\r\n" for name, value in answer.getheaders())
-        head = f"HTTP/1.0 {answer.status} x\r\n{fields}\r\n".encode()
-        spoil, self.server.spoil = self.server.spoil, None
-        self.wfile.write(spoil(head, body) if spoil else head + body)
-        connection.close()
-
-    def log_message(self, *args: object) -> None:
-        """Keep the test's output clean."""
-
-
-@pytest.fixture
-def front(server: Server) -> Iterator[Front]:
-    front = Front(server.port)
-    thread = threading.Thread(target=front.serve_forever, args=(0.05,))
-    thread.start()
-    yield front
-    front.shutdown()
-    thread.join()
-    front.server_close()
-
-
-def test_an_answer_that_was_cut_is_asked_for_again(shown: Shown, front: Front) -> None:
-    remote = RemoteSource(f"http://127.0.0.1:{front.server_port}")
-    remote._update()
-    runs = shown.snapshot.runs[:1]
-    shown.snapshot = shown.snapshot.model_copy(update={"version": 10**6, "runs": runs})
-    front.spoil = lambda head, body: head + body[: len(body) // 2]
-    with pytest.raises(RemoteError):
-        remote._update()
-    remote._update()
-    assert [run.name for run in remote.snapshot().runs] == [run.name for run in runs]
-
-
-def test_a_daemon_of_another_version_is_shown(front: Front) -> None:
-    def of_before(head: bytes, body: bytes) -> bytes:
-        runs = json.loads(body)
-        del runs["judged_to"]
-        runs |= {"reading": {"share": 0.5, "judged_to": 60.0}, "of_another_version": 1}
-        return b"HTTP/1.1 200 x\r\n\r\n" + json.dumps(runs).encode()
-
-    remote = RemoteSource(f"http://127.0.0.1:{front.server_port}")
-    front.spoil = of_before
-    remote._update()
-    assert (remote.snapshot().reading, remote.snapshot().judged_to) == (0.5, 60.0)
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        pytest.param(b"HTTP/1.1 200 x\r\n\r\n" + b"[" * 200_000, id="nested too deep"),
-        pytest.param(
-            b"HTTP/1.1 500 x\r\nTransfer-Encoding: chunked\r\n\r\nno size\r\n", id="no chunk"
-        ),
-    ],
-)
-def test_any_bad_answer_is_an_error_that_polling_survives(front: Front, answer: bytes) -> None:
-    remote = RemoteSource(f"http://127.0.0.1:{front.server_port}")
-    front.spoil = lambda head, body: answer
-    with pytest.raises(RemoteError):
-        remote._update()
-    remote._update()
-    assert remote.snapshot().runs
