@@ -50,6 +50,26 @@ def test_any_quantity_fills_the_page(shown: Shown) -> None:
     on_screen(shown.source, steps)
 
 
+def test_the_quantities_go_round_in_both_directions(shown: Shown) -> None:
+    async def steps(screen: Screen) -> None:
+        await screen.press("2")
+        await screen.until("step 119/600", " loss")
+        chart = screen.app.query_one(MetricChart)
+
+        async def round_by(key: str) -> list[str]:
+            seen = [chart.metric]
+            while len(seen) < 2 or chart.metric != seen[0]:
+                await screen.press(key)
+                seen.append(chart.metric)
+            return seen
+
+        forth, back = await round_by("v"), await round_by("V")
+        assert back == forth[::-1]
+        assert len({*forth}) == len(forth) - 1 > 3
+
+    on_screen(shown.source, steps)
+
+
 def test_picked_runs_are_drawn_together_by_step_and_by_time(shown: Shown) -> None:
     async def steps(screen: Screen) -> None:
         await screen.press("space", "space", "1", "g")
