@@ -1,105 +1,135 @@
-"""The main command as a process: what it prints, and how it ends."""
+"""The main command: what it prints, and how it ends."""
 
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.live
-PATIENCE_SECONDS = 30.0
-Follow = Callable[..., subprocess.Popen[str]]
+from ldlm_monitor.service.cli import main
+from ldlm_monitor.service.state.state_dir import announced
+
+PATIENCE_SECONDS = 60.0
+LOG = "training_log.jsonl"
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+class Following:
+    """`ldlm-monitor` on some files; what is done meanwhile is another thread's."""
+
+    def __init__(self, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        self.folder, self.capfd = folder, capfd
+        self.out = self.err = ""
+
+    def said(self) -> str:
+        out, err = self.capfd.readouterr()
+        self.out += out
+        self.err += err
+        return self.out + self.err
+
+    def until(self, text: str) -> None:
+        """Wait until it has printed a text."""
+        end = time.monotonic() + PATIENCE_SECONDS
+        while text not in self.said() and time.monotonic() < end:
+            threading.Event().wait(0.02)
+
+    def run(self, *words: str, meanwhile: Callable[[], None], number: int = signal.SIGTERM) -> int:
+        """Its exit code; it gets the signal when `meanwhile`, which begins as it serves, is over"""
+        state = self.folder / "state"
+        is_over = threading.Event()
+
+        def act() -> None:
+            while announced(state) is None:
+                if is_over.wait(0.02):
+                    return
+            meanwhile()
+            os.kill(os.getpid(), number)
+
+        actor = threading.Thread(target=act)
+        actor.start()
+        try:
+            return main(["--listen", "127.0.0.1:0", "--state-dir", str(state), *words])
+        finally:
+            is_over.set()
+            actor.join()
+            self.said()
 
 
 @pytest.fixture
-def follow(folder: Path) -> Iterator[Follow]:
-    """Starts `ldlm-monitor` on the words given; whatever still runs at the end is killed."""
-    started: list[subprocess.Popen[str]] = []
-    guards: list[threading.Timer] = []
+def following(
+    folder: Path, capfd: pytest.CaptureFixture[str], logger_as_it_was: None
+) -> Iterator[Following]:
+    before = {number: signal.getsignal(number) for number in ENDING}
+    yield Following(folder, capfd)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
-    def start(*words: str, stdout: Any = subprocess.PIPE) -> subprocess.Popen[str]:
-        fixed = ("--listen", "127.0.0.1:0", "--state-dir", str(folder / "state"))
-        process = subprocess.Popen(
-            [sys.executable, "-m", "ldlm_monitor", *fixed, *words],
-            stdout=stdout,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"PYTHONUNBUFFERED": "1"},
-        )
+
+def test_a_nan_that_is_appended_is_told_with_its_line(following: Following, folder: Path) -> None:
+    log = folder / LOG
+    log.write_text('{"epoch": 0, "step": 1, "loss": 2.5, "lr": 5e-4}\n', encoding="utf-8")
+
+    def meanwhile() -> None:
+        with log.open("a", encoding="utf-8") as file:
+            file.write('{"epoch": 0, "step": 2, "loss": NaN, "lr": 5e-4}\n')
+        following.until("NonFiniteLoss")
+
+    assert following.run("--run", "gpt2", LOG, meanwhile=meanwhile) == 0
+    (told,) = [line for line in following.out.splitlines() if "NonFiniteLoss" in line]
+    assert f"{LOG}:2" in told
+    assert "metrics on http://127.0.0.1:" in following.err
+
+
+def test_ctrl_c_ends_it_with_130_and_the_report(following: Following, folder: Path) -> None:
+    (folder / LOG).write_text('{"step": 1, "loss": 2.5}\n', encoding="utf-8")
+    words = ("--run", "gpt2", "--interval", "0.1", LOG)
+    seen = partial(following.until, "gpt2  HEALTHY")
+    assert following.run(*words, meanwhile=seen, number=signal.SIGINT) == 130
+    assert "Traceback" not in following.err
+    assert "gpt2" in following.out.partition("ldlm-monitor health report")[2]
+
+
+def test_a_file_that_is_missing_is_waited_for(following: Following) -> None:
+    assert following.run("late_*.log", meanwhile=lambda: following.until("waiting")) == 0
+    assert "late_*.log: does not exist yet, waiting for it" in following.err
+
+
+def test_a_second_one_on_the_same_inputs_is_refused(following: Following, folder: Path) -> None:
+    (folder / LOG).touch()
+    codes: list[int] = []
+
+    def meanwhile() -> None:
+        words = [sys.executable, "-m", "ldlm_monitor", "--state-dir", str(folder / "state"), LOG]
+        second = subprocess.run(words, capture_output=True, text=True, check=False)
+        codes.append(second.returncode)
+        assert second.stderr.splitlines()[-1].startswith("ldlm-monitor: ")
+
+    assert following.run(LOG, meanwhile=meanwhile) == 0
+    assert codes == [2]
+
+
+@pytest.mark.live
+def test_a_full_disk_under_its_status_lines_does_not_end_it(folder: Path) -> None:
+    (folder / LOG).write_text('{"step": 1, "loss": 2.5}\n', encoding="utf-8")
+    words = ("--listen", "127.0.0.1:0", "--state-dir", str(folder / "state"), "--interval", "0.1")
+    with (
+        Path("/dev/full").open("w") as full,
+        subprocess.Popen(
+            [sys.executable, "-m", "ldlm_monitor", *words, LOG],
+            stdout=full, stderr=subprocess.PIPE, text=True,
+        ) as process,
+    ):  # fmt: skip
         guard = threading.Timer(PATIENCE_SECONDS, process.kill)
         guard.start()
-        started.append(process)
-        guards.append(guard)
-        return process
-
-    yield start
-    for guard in guards:
-        guard.cancel()
-        guard.join()
-    for process in started:
-        process.kill()
-        process.communicate()
-
-
-def line_with(text: str, process: subprocess.Popen[str], stream: str) -> str:
-    """The next line that holds `text`."""
-    lines = getattr(process, stream)
-    for line in lines:
-        if text in line:
-            return str(line)
-    raise AssertionError(f"the process ended and never said {text!r}")
-
-
-def test_a_nan_that_is_appended_is_told_with_its_line(follow: Follow, folder: Path) -> None:
-    log = folder / "training_log.jsonl"
-    log.write_text('{"epoch": 0, "step": 1, "loss": 2.5, "lr": 5e-4}\n', encoding="utf-8")
-    process = follow("--run", "gpt2", "training_log.jsonl")
-    line_with("metrics on", process, "stderr")
-    with log.open("a", encoding="utf-8") as file:
-        file.write('{"epoch": 0, "step": 2, "loss": NaN, "lr": 5e-4}\n')
-    assert "training_log.jsonl:2" in line_with("NonFiniteLoss", process, "stdout")
-    process.send_signal(signal.SIGTERM)
-    assert process.wait() == 0
-
-
-def test_ctrl_c_ends_it_with_130_and_without_a_traceback(follow: Follow, folder: Path) -> None:
-    (folder / "a.log").touch()
-    process = follow("a.log")
-    line_with("metrics on", process, "stderr")
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate()
-    assert process.returncode == 130
-    assert "Traceback" not in err
-
-
-def test_a_file_that_is_missing_is_waited_for(follow: Follow, folder: Path) -> None:
-    process = follow("late_*.log")
-    assert "waiting" in line_with("late_*.log", process, "stderr")
-    process.send_signal(signal.SIGTERM)
-    assert process.wait() == 0
-
-
-def test_a_second_one_on_the_same_inputs_is_refused(follow: Follow, folder: Path) -> None:
-    (folder / "a.log").touch()
-    first = follow("a.log")
-    line_with("metrics on", first, "stderr")
-    second = follow("a.log")
-    _, err = second.communicate()
-    assert second.returncode == 2
-    assert err.splitlines()[-1].startswith("ldlm-monitor: ")
-
-
-def test_a_full_disk_under_its_status_lines_does_not_end_it(follow: Follow, folder: Path) -> None:
-    (folder / "training_log.jsonl").write_text('{"step": 1, "loss": 2.5}\n', encoding="utf-8")
-    with Path("/dev/full").open("w") as full:
-        process = follow("--interval", "0.1", "training_log.jsonl", stdout=full)
-        line_with("alerts go on without it", process, "stderr")
-        (folder / "training_log.jsonl").unlink()
-        line_with("training_log.jsonl", process, "stderr")
+        assert process.stderr is not None
+        next(line for line in process.stderr if "alerts go on without it" in line)
+        (folder / LOG).unlink()
+        next(line for line in process.stderr if LOG in line)
         process.send_signal(signal.SIGTERM)
-        process.wait()
+        guard.cancel()

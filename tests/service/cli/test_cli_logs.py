@@ -2,21 +2,11 @@
 
 import json
 import logging
-from collections.abc import Iterator
 
 import pytest
 
 from ldlm_monitor.service.cli.logs import LogFormatter, configure
 from ldlm_monitor.service.config import Settings
-
-
-@pytest.fixture(autouse=True)
-def logger_as_it_was() -> Iterator[None]:
-    logger = logging.getLogger("ldlm_monitor")
-    before = logger.handlers, logger.level, logger.propagate
-    yield
-    logger.handlers, logger.propagate = before[0], before[2]
-    logger.setLevel(before[1])
 
 
 def record(message: str) -> logging.LogRecord:
@@ -45,6 +35,7 @@ def test_json_is_one_object_a_line() -> None:
     }
 
 
+@pytest.mark.usefixtures("logger_as_it_was")
 def test_messages_go_to_stderr_from_the_level_on(capsys: pytest.CaptureFixture[str]) -> None:
     configure(Settings(log_level="warning", log_format="json"))
     logging.getLogger("ldlm_monitor.service.daemon.daemon").info("not this")

@@ -45,29 +45,6 @@ def test_a_monitor_that_was_stopped_reads_what_waits_before_it_judges_by_time(
     daemon.wait_for_message("this monitor was stopped")
 
 
-def test_without_slack_alerts_go_to_the_terminal_and_it_says_once_how_to_configure_it(
-    start, append, bars
-):
-    append(LOG, bars(0, 5))
-    daemon = start("train_logs/*.log").ready()
-    append(LOG, NAN)
-    assert f"{LOG}:1" in daemon.until("FIRING", "NonFiniteLoss")
-    assert daemon.log.read_text().count("LDLM_SLACK_WEBHOOK_URL") == 1
-
-
-def test_a_name_that_was_made_to_lead_here_is_answered_nothing(start, append, bars, tmp_path):
-    append(LOG, bars(0, 5))
-    (tmp_path / "ldlm-monitor.toml").write_text('allowed_hosts = ["monitor.lan"]\n')
-    daemon = start("train_logs/*.log").ready()
-    own = urllib.request.Request(daemon.url() + "/metrics", headers={"Host": "monitor.lan:80"})
-    with urllib.request.urlopen(own) as response:
-        assert response.status == 200
-    other = urllib.request.Request(daemon.url() + "/metrics", headers={"Host": "evil.example"})
-    with pytest.raises(urllib.error.HTTPError, match="421") as refused:
-        urllib.request.urlopen(other)
-    refused.value.close()
-
-
 def test_a_message_links_to_the_page_of_its_run(start, slack, append, bars, tmp_path):
     (tmp_path / "ldlm-monitor.toml").write_text('external_url = "https://monitor.lan/ldlm/"\n')
     append(LOG, bars(0, 5))
@@ -122,15 +99,6 @@ def test_a_hang_that_was_told_is_not_told_again_although_the_log_was_written_to_
     assert "TrainingStalled resolved" in slack.next()
 
 
-def test_what_a_rule_file_asks_for_in_vain_is_said_at_the_start(start, append, bars, tmp_path):
-    rules = "groups: [{name: slow, interval: 1s, rules: [{alert: A, expr: ldlm_trainig_loss > 3}]}]"
-    (tmp_path / "own.yml").write_text(rules)
-    append(LOG, bars(0, 5))
-    written = start("train_logs/*.log", "--rules", "own.yml").ready().log.read_text()
-    assert "own.yml: group slow: interval 1s is not followed" in written
-    assert "did you mean ldlm_train_loss?" in written
-
-
 def test_an_end_amid_the_first_reading_loses_no_news(start, slack, append, bars):
     append(LOG, bars(0, 40))
     start("train_logs/*.log", slack=slack).ready().stop()
@@ -169,25 +137,6 @@ def test_rows_of_an_earlier_launch_are_not_taken_for_this_one(start, append, bar
         rows, '{"epoch": 0, "step": 0, "loss": 2.5}\n{"epoch": 0, "step": 1, "loss": Infinity}\n'
     )
     assert "training_log.jsonl:2" in daemon.until("FIRING", "NonFiniteLoss", RUN)
-
-
-def test_a_second_daemon_on_the_same_inputs_is_refused_and_pointed_to_the_first(
-    start, append, bars
-):
-    append(LOG, bars(0, 5))
-    first = start("train_logs/*.log").ready()
-    second = start("train_logs/*.log")
-    assert second.wait() == 2
-    assert f"attach {first.url()}" in second.log.read_text()
-
-
-def test_an_address_that_was_asked_for_and_is_taken_is_an_error(start, append, bars):
-    append(LOG, bars(0, 5))
-    first = start("train_logs/*.log").ready()
-    address = first.url().removeprefix("http://")
-    second = start("train_logs", "--listen", address)
-    assert second.wait() == 2
-    assert "--listen" in second.log.read_text()
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
@@ -269,37 +218,3 @@ def test_a_silence_keeps_an_alert_from_slack_over_a_restart_until_it_ends(
     message = slack.next()
     assert "NonFiniteLoss firing" in message
     assert RUN in message
-
-
-def test_a_daemon_answers_promql_about_what_it_follows(start, append):
-    append(LOG, "".join(f"step {step}/100 loss 2.5\n" for step in range(20)))
-    daemon = start("train_logs/*.log").ready()
-    path = "/prometheus/api/v1/query?query=max(ldlm_train_step)"
-
-    def steps() -> list[str]:
-        return [each["value"][1] for each in json.loads(daemon.get(path))["data"]["result"]]
-
-    def wait_for(step: str) -> None:  # the next scrape is due on the grid
-        deadline = time.monotonic() + 60
-        while steps() != [step]:
-            assert time.monotonic() < deadline
-
-    wait_for("19")
-    append(LOG, "step 20/100 loss 2.4\n")
-    wait_for("20")
-
-
-def test_agents_ask_a_daemon_that_lets_them(start, append, tmp_path):
-    pytest.importorskip("mcp", reason="the extra mcp is not installed")
-    (tmp_path / "ldlm-monitor.toml").write_text("mcp = true\n")
-    append(LOG, "".join(f"step {step}/100 loss 2.5\n" for step in range(20)))
-    daemon = start("train_logs/*.log").ready()
-    asked = {"name": "runs", "arguments": {}}
-    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": asked}
-    headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
-    request = urllib.request.Request(f"{daemon.url()}/mcp", json.dumps(body).encode(), headers)
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        (content,) = json.load(answer)["result"]["content"]
-    (run,) = json.loads(content["text"])["runs"]
-    assert (run["run"], run["step"]) == (RUN, 19)
-    assert run["cite"].endswith("node0.log:20")
