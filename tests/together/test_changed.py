@@ -152,7 +152,7 @@ def test_what_all_tests_depend_on_runs_everything(repository: Repository, name: 
     [
         ("tests/logs/conftest.py", "tests/logs"),
         ("tests/together/monitor/test_zones.py", "tests/together/monitor"),
-        ("tests/together/live/test_otlp.py", "tests/together/live/test_otlp.py"),
+        ("tests/together/live/test_daemon.py", "tests/together/live/test_daemon.py"),
         ("tests/together/live/conftest.py", "tests/together/live"),
         ("tests/together/callback/conftest.py", "tests/together/callback"),
         ("deploy/wheels.sh", "tests/together/deploy"),
