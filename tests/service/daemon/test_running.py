@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ldlm_monitor.base.errors import UsageError
+from ldlm_monitor.base.errors import ConfigError, UsageError
 from ldlm_monitor.base.queries import Source
 from tests.service.daemon.running import NAN, RUN, Running
 
@@ -144,6 +144,22 @@ def test_an_address_that_was_asked_for_and_is_taken_is_an_error(run: Run, tmp_pa
     second = run(listen=taken, state_dir=tmp_path / "other")
     with pytest.raises(UsageError, match="--listen: cannot listen on"):
         second.close()
+
+
+def test_a_web_configuration_that_cannot_be_used_ends_the_start(run: Run, tmp_path: Path) -> None:
+    web = tmp_path / "web.yml"
+    web.write_text("basic_auth_users: {ada: hunter2}\n")
+    with pytest.raises(ConfigError, match='basic_auth_users: the value of "ada"') as refused:
+        run(web_config=web).close()
+    assert "hunter2" not in str(refused.value)
+
+
+def test_an_address_that_others_reach_without_credentials_is_warned_of(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    run(listen="0.0.0.0:0")
+    (warning,) = [text for text in caplog.messages if "everyone who reaches 0.0.0.0:" in text]
+    assert "--web-config" in warning
 
 
 def test_while_it_starts_a_screen_is_empty_and_a_key_is_told_to_wait(run: Run) -> None:

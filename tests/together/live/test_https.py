@@ -14,7 +14,7 @@ from pathlib import Path
 import bcrypt
 import pytest
 
-from ldlm_monitor.base.errors import ConfigError, RemoteError, UsageError
+from ldlm_monitor.base.errors import RemoteError
 from ldlm_monitor.screen.remote import RemoteSource
 from ldlm_monitor.service.cli.attach import authorization, tls
 from ldlm_monitor.service.config import load
@@ -152,49 +152,3 @@ def test_curl_reads_it_with_the_authority_and_a_token(daemon, certificates) -> N
     asked += ["--retry-delay", "0", "-H", f"Authorization: Bearer {TOKEN}"]
     done = subprocess.run([*asked, f"{daemon.url()}/-/healthy"], capture_output=True, check=True)
     assert done.stdout == b"healthy\n"
-
-
-def test_a_web_configuration_that_cannot_be_used_ends_the_start_in_one_line(
-    start, append, bars, tmp_path: Path
-) -> None:
-    append(LOG, bars(0, 2))
-    (tmp_path / "web.yml").write_text("basic_auth_users: {ada: hunter2}\n")
-    daemon = start("train_logs/*.log", "--web-config", "web.yml")
-    assert daemon.wait() == 2
-    (line,) = daemon.messages()
-    assert line.startswith('ldlm-monitor: web.yml: basic_auth_users: the value of "ada"')
-    assert "hunter2" not in line
-
-
-def test_an_address_that_others_reach_without_credentials_is_warned_of(start, append, bars) -> None:
-    append(LOG, bars(0, 2))
-    daemon = start("train_logs/*.log", "--listen", "0.0.0.0:0")
-    daemon.wait_for_message("everyone who reaches 0.0.0.0", "--web-config")
-
-
-@pytest.mark.parametrize(
-    ("asked", "complaint"),
-    [
-        ({"username": "ada"}, "a user and a password belong together"),
-        ({"ca_file": "/nothing"}, "attach.ca_file: /nothing: cannot be used"),
-    ],
-)
-def test_credentials_that_are_of_no_use_are_refused(asked, complaint: str) -> None:
-    attach = load({"attach": asked}).attach
-    with pytest.raises(ConfigError, match=complaint):
-        RemoteSource("https://x", authorization=authorization(attach), tls=tls(attach))
-
-
-@pytest.mark.parametrize(
-    ("url", "complaint"),
-    [
-        ("http://example.org:9847", "would send your credentials in the clear"),
-        ("https://ada:hunter2@example.org", "contains a user name or a password"),
-    ],
-)
-def test_credentials_are_neither_taken_from_a_url_nor_sent_in_the_clear(
-    url: str, complaint: str
-) -> None:
-    with pytest.raises(UsageError, match=complaint) as refused:
-        RemoteSource(url, authorization="Bearer " + TOKEN)
-    assert "hunter2" not in str(refused.value)
