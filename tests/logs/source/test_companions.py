@@ -104,6 +104,14 @@ def test_what_nccl_replaces_in_a_name_leads_to_no_other_kind_of_file(log, tmp_pa
     assert found(log, nccl_debug_file=str(tmp_path / "keys/%h")) == []
 
 
+def test_a_link_to_a_folder_is_a_folder_and_one_to_a_file_is_none(log, tmp_path):
+    write(tmp_path / "disk2/run_b/training_log.jsonl")
+    (tmp_path / "saved").mkdir()
+    (tmp_path / "saved/run_b").symlink_to(tmp_path / "disk2/run_b")
+    (tmp_path / "saved/run_c").symlink_to(tmp_path / "disk2/run_b/training_log.jsonl")
+    assert found(log, run_names=("run_b",)) == [tmp_path / "saved/run_b/training_log.jsonl"]
+
+
 def test_a_link_that_leads_to_itself_is_no_folder(log, tmp_path):
     saved = tmp_path / "saved"
     saved.symlink_to(saved)

@@ -140,6 +140,7 @@ TABLE = MountTable(
         ("/database/x", "/", "ext4"),
         ("/mnt/a b/x.log", "/mnt/a b", "fuse"),
         ("/database/../data/x", "/data", "lustre"),
+        ("/var/log/../x", "/", "ext4"),
         ("/home/me/x", "/home", "autofs"),
     ],
 )
