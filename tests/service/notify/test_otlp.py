@@ -113,8 +113,11 @@ def collector() -> Iterator[Collector]:
 
 
 @pytest.fixture
-def followed(collector: Collector, run: Run) -> Callable[[], Running]:
-    """Starts a daemon that sends to the collector each second."""
+def followed(
+    collector: Collector, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], Running]:
+    """Starts a daemon that sends to the collector each second, and gives up an attempt as soon."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
     otlp = {"endpoint": collector.url, "interval_seconds": 1}
     return lambda: run(external_labels={"cluster": "a"}, otlp=otlp)
 
