@@ -82,6 +82,15 @@ def test_a_signal_is_a_real_one(heard: list[int]) -> None:
     assert heard == [signal.SIGTERM]
 
 
+def test_an_error_and_an_end_are_those_of_a_training() -> None:
+    with pytest.raises(RuntimeError, match="a fault that was asked for, at step 3"):
+        of("raise@3").before_forward(3, CPU)
+    with pytest.raises(SystemExit) as ended:
+        of("exit@3").before_forward(3, CPU)
+    assert ended.value.code == 1
+    of("exit@3").before_forward(2, CPU)
+
+
 @pytest.mark.parametrize(("kind", "number"), [("kill", signal.SIGKILL), ("segv", signal.SIGSEGV)])
 def test_a_death_is_a_real_one(kind: str, number: int) -> None:
     code = (

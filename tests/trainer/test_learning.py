@@ -188,6 +188,21 @@ def test_a_run_that_stays_non_finite_gives_up(settings: Make) -> None:
         run(chosen)
 
 
+def test_a_row_counts_what_its_step_took(settings: Make) -> None:
+    chosen = settings(schedule__steps=6, data__batch_size=3, schedule__effective_batch=6)
+    run(chosen)
+    written = rows(chosen)
+    assert [row["step"] for row in written] == [0, 1, 2, 3, 4, 5]
+    assert [row["samples_total"] for row in written] == [6, 12, 18, 24, 30, 36]
+    for row in written:
+        assert (row["batch_size"], row["accum"], row["skipped"]) == (6, 2, 0)
+        assert row["samples_per_sec"] == pytest.approx(6 / row["step_seconds"])
+        assert 0 <= row["text_accuracy"] <= 1
+        assert -1 <= row["latent_cosine"] <= 1
+        assert row["tokens_per_sec"] > row["samples_per_sec"]
+    assert written[0]["lr"] < written[1]["lr"]
+
+
 class Behind:
     """An event of a device that is this many seconds behind the host."""
 
