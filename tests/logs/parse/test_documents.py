@@ -65,11 +65,12 @@ def test_each_row_of_a_document_is_a_sample(parse: Parse, text: str) -> None:
 
 
 def test_a_row_stands_where_its_object_opens(parse: Parse) -> None:
-    text = "\n" + json.dumps(ROWS, indent=2)
-    for each in samples(parse(text + "\n")):
-        lines = text.split("\n")
-        assert lines[each.position.line - 1] == "  {"
-        assert text[each.position.offset :].startswith('  {\n    "epoch"')
+    for indent in (1, 2, 8):
+        text = "\n" + json.dumps(ROWS, indent=indent)
+        opens = indent * " " + "{"
+        for each in samples(parse(text + "\n")):
+            assert text.split("\n")[each.position.line - 1] == opens
+            assert text[each.position.offset :].startswith(f'{opens}\n{2 * indent * " "}"epoch"')
     one, two, *_ = samples(parse(json.dumps(ROWS) + "\n"))
     assert (one.position.line, two.position.line) == (1, 1)
     assert json.dumps(ROWS)[two.position.offset :].startswith('{"epoch": 2')

@@ -57,6 +57,13 @@ def test_of_ten_gigabytes_the_start_and_the_end_are_read(opened):
     )
 
 
+def test_the_line_after_the_gap_is_estimated_by_the_lines_before_it(opened):
+    text = b"".join(b"line %06d\n" % number for number in range(500_000))
+    descriptor, size = opened({0: text})
+    _, last = excerpt(descriptor, size, budget=2 * MIB)
+    assert os.pread(descriptor, 12, last.start) == b"line %06d\n" % (last.line - 1)
+
+
 def test_a_hole_before_the_end_is_no_record(opened):
     descriptor, size = opened({0: b"start\n" * MIB, 2**40: b"rest of a record\nwhole\n"})
     _, last = excerpt(descriptor, size, budget=10 * MIB)

@@ -53,6 +53,21 @@ def test_a_renamed_file_is_read_to_its_end_while_its_writer_keeps_it(reading, lo
     assert len({chunk.file for chunk in reader.chunks}) == 2
 
 
+def test_what_follows_a_rotated_file_continues_it_and_a_new_file_of_the_name_does_not(reading, log):
+    reader = reading(log)
+    append(log, lines(0, 10))
+    reader.look()
+    log.rename(log.with_suffix(".log.1"))
+    append(log, lines(10, 20))
+    reader.look()
+    assert [each.continues for each in reader.chunks] == ["", str(log)]
+    log.unlink()
+    reader.look(after=10)
+    append(log, lines(20, 30))
+    reader.look()
+    assert (reader.chunks[-1].data, reader.chunks[-1].continues) == (lines(20, 30), "")
+
+
 @pytest.mark.parametrize("looks_between", [True, False])
 def test_a_copy_of_a_log_that_was_emptied_and_then_renamed_is_no_file_of_that_name(
     reading, log, looks_between
