@@ -66,6 +66,18 @@ def test_sequential_takes_turns() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("mode", "compat", "tokens", "latents"),
+    [("l2t", "false", 30, 1), ("l2t", "true", 48, 1), ("t2l", "false", 1, 6)],
+)
+def test_a_step_counts_the_words_that_it_has_and_upstreams_those_that_fit(
+    mode: str, compat: str, tokens: int, latents: int
+) -> None:
+    given = [f"objective.mode={mode}", f"objective.upstream_compat={compat}", "data.batch_size=6"]
+    taken = Plan(load(None, given), np.full(100, 5), 8, 1).takes(0)
+    assert (taken.tokens, taken.latents) == (tokens, latents)
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_loader_without_workers_and_with_some_reads_the_same(
     settings: Make, data: Path, workers: int
