@@ -70,6 +70,12 @@ set -- --no-deps --no-build-isolation ${editable:---force-reinstall} .
 for file in ./*/pyproject.toml; do
     [ "${file%/*}" = "$without" ] || set -- "$@" $editable "${file%/*}"
 done
+# The compiled part is optional: without a compiler Python does its work, slower.
+if [ "${LDLM_NATIVE:-}" != 0 ]; then
+    command -v "${CXX:-c++}" >/dev/null 2>&1 || ! can_install || apt_install g++ ||
+        echo "setup.sh: no C++ compiler; without the compiled part" >&2
+    "$venv/bin/python" hatch_build.py
+fi
 install "$@"
 # With PYTHONDONTWRITEBYTECODE an editable install would be compiled anew at each start: 0.2 s.
 [ -z "$editable" ] || "$venv/bin/python" -m compileall -q ./*/ldlm_*

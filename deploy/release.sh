@@ -12,7 +12,8 @@ fail() {
 }
 
 try() { # The two things that a user does first, with the command $1.
-    [ "$("$1" --version)" = "ldlm-monitor $version" ] || fail "$1 is of another version"
+    [ "$("$1" --version)" = "ldlm-monitor $version, with the compiled part" ] ||
+        fail "$1 is of another version, or not compiled"
     "$1" --once --fail-on never examples/train_logs/*.log >"$work/report.txt"
     grep -q CRITICAL "$work/report.txt" || fail "$1 finds nothing in the examples"
 }
@@ -43,8 +44,8 @@ grep -q '"name": "hyperscan"' dist/sbom.cdx.json || fail "the SBOM lacks the dep
 
 if docker=$(command -v docker || command -v podman) && "$docker" info >"$work/info.txt" 2>&1; then
     "$docker" build --quiet --file deploy/Dockerfile --tag "ldlm-monitor:$version" .
-    [ "$("$docker" run --rm "ldlm-monitor:$version" --version)" = "ldlm-monitor $version" ] ||
-        fail "the image is of another version"
+    [ "$("$docker" run --rm "ldlm-monitor:$version" --version)" = "ldlm-monitor $version, with the compiled part" ] ||
+        fail "the image is of another version, or not compiled"
     "$docker" save "ldlm-monitor:$version" | gzip >"dist/ldlm-monitor-$version.image.tar.gz"
 else
     echo "release.sh: neither docker nor podman runs here: no image" >&2

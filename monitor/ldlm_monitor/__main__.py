@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 
-from ldlm_monitor import __version__
+from ldlm_monitor.base.native import version_line
 
 YOUNG_OBJECTS = 150_000
 """New objects after which Python searches for garbage, by default 700: classes and rules are none,
@@ -24,7 +24,7 @@ def main() -> int:
     The version is printed before the command line is loaded, which takes five times as long.
     """
     if sys.argv[1:] in (["--version"], ["-V"]):
-        print(f"ldlm-monitor {__version__}")
+        print(version_line())
         return 0
     gc.set_threshold(YOUNG_OBJECTS)
     sys.setswitchinterval(SWITCH_SECONDS)

@@ -174,7 +174,12 @@ _MONITOR = (  # of the monitor itself, in the form of `_TRAIN`
     ("ldlm_monitor_evaluation_seconds", "Duration of the last evaluation."),
     (EVALUATION_DURATION, "Durations of evaluations of all rules."),
     (DELIVERY_DURATION, "Durations of attempts to deliver a message.", "receiver"),
-    ("ldlm_build_info", "Always 1; the label has the monitor's version.", "version"),
+    (
+        "ldlm_build_info",
+        "Always 1; the labels say the version, and whether the compiled part is in use (1 or 0).",
+        "native",
+        "version",
+    ),
 )
 
 

@@ -16,6 +16,7 @@ from ldlm_monitor.judge.run.training_run import TrainingRun
 from ldlm_monitor.logs.parse import jsonl
 from ldlm_monitor.logs.parse.event_file import EventFileReader
 from ldlm_monitor.logs.parse.row_columns import RowShape
+from ldlm_monitor.logs.parse.row_decoders import RowColumns
 from ldlm_monitor.logs.parse.table_file import TableReader
 from ldlm_monitor.logs.parse.text_reader import TextReader
 from ldlm_monitor.logs.parse.tracebacks import Traceback
@@ -42,6 +43,8 @@ def is_poison(value: object) -> bool:
         return any(map(is_poison, value.samples()))
     if isinstance(value, tuple | list) and value and isinstance(value[0], TimedRows):
         return any(is_poison(rows.item) for rows in value)
+    if isinstance(value, RowColumns):
+        return is_poison(value.full)
     if isinstance(value, dict | list):
         return str(POISON) in repr(value)
     text = getattr(value, "text", value)
@@ -85,7 +88,7 @@ def test_one_record_that_raises_costs_itself(
 ) -> None:
     owner, name = place
     if owner in (jsonl, TrainingRun):  # the rows of a block are read and judged one by one
-        monkeypatch.setattr(RowShape, "decode", lambda *_: [])
+        monkeypatch.setattr(RowShape, "read", lambda _shape, _data, at, _base: RowColumns((), at))
     plant(monkeypatch, owner, name)
     raw = data.encode() if isinstance(data, str) else data
     monitor, alerts = judged(

@@ -8,6 +8,7 @@ from typing import Final
 from ldlm_monitor import __version__
 from ldlm_monitor.base.histogram import Histogram
 from ldlm_monitor.base.names import BASE_METRICS, DELIVERY_DURATION, EVALUATION_DURATION
+from ldlm_monitor.base.native import library
 from ldlm_monitor.base.points import Point, make_labels
 from ldlm_monitor.base.snapshot import HostView, MonitorView
 from ldlm_monitor.judge.run.fleet import Fleet
@@ -113,7 +114,8 @@ def _points_of(run: str, host: HostView, at: float) -> Iterator[Point]:
 
 def core_points(monitor: MonitorView) -> Iterator[Point]:
     """The points of the core's own counters."""
-    yield Point("ldlm_build_info", make_labels(version=__version__), 1)
+    native = str(int(library() is not None))
+    yield Point("ldlm_build_info", make_labels(native=native, version=__version__), 1)
     yield Point("ldlm_monitor_lines_total", (), monitor.lines)
     yield Point("ldlm_monitor_bytes_total", (), monitor.bytes)
     yield Point("ldlm_monitor_parse_errors_total", (), monitor.parse_errors)

@@ -37,7 +37,8 @@ class ParseCounters:
     `lines` counts `\\n`; `bytes` all bytes, once even if an unfinished record is read early;
     `parse_errors` the lines of JSON-lines and MLflow files that are no rows and the damaged frames
     of binary files; `faults` the records that made our code raise; `unread` the lines of text that
-    look like metrics but gave none; `records` records by type.
+    look like metrics but gave none; `singly` the rows and bars that were read one by one, and not
+    as columns; `records` records by type.
     """
 
     lines: int = 0
@@ -45,6 +46,7 @@ class ParseCounters:
     parse_errors: int = 0
     faults: int = 0
     unread: int = 0
+    singly: int = 0
     records: dict[str, int] = field(
         default_factory=lambda: {"sample": 0, "event": 0, "heartbeat": 0}
     )
@@ -119,7 +121,8 @@ class Parser:
         if file.whole is not None:
             rows = file.whole.feed(chunk, origin)
             self.counters.parse_errors += file.whole.errors
-            file.whole.errors = 0
+            self.counters.singly += file.whole.singly
+            file.whole.errors = file.whole.singly = 0
             return self._counted([*ended, *rows])
         unread = file.learner.unread
         fresh = self.text.feed(file, chunk, origin, now)

@@ -1,48 +1,34 @@
 """Reads files of JSON lines: consecutive rows with the same keys as columns.
 
 Reading a single row costs 3 us, mostly for creating objects. Consecutive rows with the same
-keys are decoded by a msgspec struct made for these keys, and become one `SampleBlock`, for a
-third of that. The struct accepts only flat rows of finite numbers; other rows (with a bare
-NaN, a nested object, another key or type) are read one by one.
+keys are decoded together (`row_decoders.py`) and become one `SampleBlock`, for a fraction of
+that. A decoder takes only flat rows of finite numbers; other rows (with a bare NaN, a nested
+object, another key or type) are read one by one.
 
 A key that only some rows have (such as a value that is printed every 100 steps) would cut
-the blocks. So after two rows with the key, the struct has the key as optional, and its values
+the blocks. So after two rows with the key, the decoder has the key as optional, and its values
 are in `SampleBlock.sparse`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import lru_cache
-from itertools import chain, compress, count, islice, pairwise, repeat
-from operator import ge, gt, is_not
-from typing import Any, Literal, TypeAlias
-
-import msgspec
+from itertools import compress, count, islice, pairwise
+from operator import ge, gt
+from typing import Any
 
 from ldlm_monitor.base.records import SampleBlock, as_count
 from ldlm_monitor.logs.parse.event_rules import RecordPlace
 from ldlm_monitor.logs.parse.jsonl import EARLIEST, LATEST, STEPS, TIMES
 from ldlm_monitor.logs.parse.named_rows import named_value
+from ldlm_monitor.logs.parse.row_decoders import RowColumns, Signature, ValueKind, row_decoder
 from ldlm_monitor.logs.parse.vocabulary import MAX_KEY, is_known, measure
-
-ValueKind: TypeAlias = Literal["number", "str", "bool", "none", "step row"]
-"""The kinds of JSON values in flat rows; `step row` is the `type` of the callback's metric rows."""
-Signature: TypeAlias = tuple[tuple[str, ValueKind], ...]
-"""A row's keys in their order, each with the kind of its value."""
 
 MAX_KEYS = 256
 """Most keys of rows read as columns. A choice: msgspec searches linearly, so that more are slow."""
 MAX_OPTIONAL = 16
 """Most keys that only some rows may have. A choice: more slow each row, fewer end blocks early."""
-_FIELD_TYPES: dict[ValueKind, Any] = {  # what msgspec accepts as a value of each kind
-    "number": float,
-    "str": str,
-    "bool": bool,
-    "none": None,
-    "step row": Literal["step"],
-}
 # The kind of a decoded value, by its class.
 _KINDS: dict[type, ValueKind] = {int: "number", float: "number", str: "str", bool: "bool"}
 _KINDS[type(None)] = "none"
@@ -98,12 +84,10 @@ class RowShape:
         if any(key in _PER_ROW_KEYS for key, _ in optional):
             raise ValueError(_ONE_BY_ONE)
         taken = (self._step, self._epoch, self._rank)
-        names = _names((*signed, *optional), taken)
-        self._names = [(index, name) for index, name in names if index < len(signed)]
-        self._sparse = names[len(self._names) :]
-        if any(name in _PROGRESS for _, name in self._sparse):
+        self._names = _names((*signed, *optional), taken)
+        if any(index >= len(signed) and name in _PROGRESS for index, name in self._names):
             raise ValueError(_ONE_BY_ONE)
-        self._decode = _decoder(signed, optional).decode
+        self._decoder = row_decoder(signed, optional)
 
     def with_more(self, signed: Signature) -> RowShape | None:
         """A reader for rows of both signatures; None if impossible, as when `signed` lacks keys."""
@@ -115,30 +99,23 @@ class RowShape:
             return None
         return shape_of(self.signature, tuple(optional.items()))
 
-    def decode(self, raws: list[bytes], start: int) -> list[msgspec.Struct]:
-        """Decode the rows from index `start` on, up to the first row of another form."""
-        rows: list[msgspec.Struct] = []
-        # The rows decoded before an exception stay in the list.
-        with suppress(msgspec.MsgspecError, UnicodeDecodeError):
-            rows.extend(map(self._decode, islice(raws, start, None)))
-        return rows
+    def read(self, data: bytes, start: int, base: int) -> RowColumns:
+        """See `RowDecoder`."""
+        return self._decoder.read(data, start, base)
 
-    def blocks(
-        self, rows: list[msgspec.Struct], place: RecordPlace, offsets: list[int]
-    ) -> list[SampleBlock] | None:
-        """Blocks of decoded rows, the first at `place`; None if rows must be read one by one."""
-        width = len(self.signature) + len(self.optional)
-        flat = list(chain.from_iterable(map(msgspec.structs.astuple, rows)))
-        column = flat[self._step :: width]
+    def blocks(self, rows: RowColumns, place: RecordPlace) -> list[SampleBlock] | None:
+        """Blocks of rows, the first at `place`; None if the rows must be read one by one."""
+        full = rows.full
+        column = full[self._step]
         steps = list(map(int, column)) if all(map(float.is_integer, column)) else None
         rank, times = place.rank, None
         if self._rank is not None:
-            ranks = flat[self._rank :: width]
+            ranks = full[self._rank]
             rank = as_count(ranks[0])
             if rank is None or min(ranks) != max(ranks):
                 return None
         if self._time is not None:
-            column = flat[self._time :: width]
+            column = full[self._time]
             known = min(column) >= EARLIEST and max(column) <= LATEST
             if not known and any(EARLIEST <= value <= LATEST for value in column):
                 return None
@@ -146,32 +123,25 @@ class RowShape:
         if steps is None:
             return None
         values: dict[str, Sequence[float]] = {
-            name: flat[index::width]
+            name: full[index]
             for index, name in self._names
-            if times is None or index != self._time
+            if index in full and (times is None or index != self._time)
         }
-        sparse: dict[str, dict[int, float]] = {}
-        for index, name in self._sparse:
-            column = flat[index::width]
-            present = list(map(is_not, column, repeat(msgspec.UNSET)))
-            if all(present):
-                values[name] = column
-            elif any(present):
-                sparse[name] = dict(compress(enumerate(column), present))
         if not values:
             return None  # a row without numbers may be an error's message
-        epochs = None if self._epoch is None else flat[self._epoch :: width]
         whole = SampleBlock(
             run=place.origin.run,
             rank=rank,
             path=place.path,
             first_line=place.line,
-            offsets=offsets,
+            offsets=rows.offsets,
             steps=steps,
-            epochs=epochs,
+            epochs=None if self._epoch is None else full[self._epoch],
             times=times,
             values=values,
-            sparse=sparse,
+            sparse={
+                name: rows.sparse[index] for index, name in self._names if index in rows.sparse
+            },
         )
         rising = _rising(whole)
         ends = [step for block in rising for step in (block.steps[0], block.steps[-1])]
@@ -196,19 +166,6 @@ def _names(signed: Signature, taken: tuple[int | None, ...]) -> list[tuple[int, 
         if kind == "number" and index not in taken:
             names[name] = index
     return [(index, name) for name, index in names.items()]
-
-
-def _decoder(signed: Signature, optional: Signature) -> msgspec.json.Decoder[msgspec.Struct]:
-    fields: list[tuple[Any, ...]] = [(_FIELD_TYPES[kind],) for _, kind in signed]
-    fields += [(_FIELD_TYPES[kind] | msgspec.UnsetType, msgspec.UNSET) for _, kind in optional]
-    row = msgspec.defstruct(
-        "Row",
-        [(f"f{index}", *field) for index, field in enumerate(fields)],
-        rename={f"f{index}": key for index, (key, _) in enumerate((*signed, *optional))},
-        forbid_unknown_fields=True,
-        gc=False,
-    )
-    return msgspec.json.Decoder(row)
 
 
 def _rising(block: SampleBlock) -> list[SampleBlock]:

@@ -1,8 +1,8 @@
 """The reader of JSON-lines files: similar rows are read as columns, others one by one."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
-from itertools import accumulate, count
-from operator import add
 from typing import Any, Self
 
 from ldlm_monitor.base.chunk import Chunk, Origin, rotated_from
@@ -11,6 +11,7 @@ from ldlm_monitor.logs.parse import jsonl
 from ldlm_monitor.logs.parse.event_rules import RecordPlace
 from ldlm_monitor.logs.parse.jsonl import BadRowError
 from ldlm_monitor.logs.parse.row_columns import RowShape, shape_of, signature
+from ldlm_monitor.logs.parse.row_decoders import RowColumns
 from ldlm_monitor.logs.parse.whole_file import WholeFile
 
 
@@ -42,34 +43,41 @@ class RowReader(WholeFile):
 
     def feed(self, chunk: Chunk, origin: Origin) -> list[Record | SampleBlock]:
         """The records of a chunk's rows, in order of position."""
-        raws = chunk.data.split(b"\n")
-        if not raws[-1]:
-            raws.pop()
-        lengths = accumulate(map(len, raws[:-1]), initial=0)
-        offsets = list(map(add, lengths, count(chunk.offset)))  # one byte ends each row
-        if chunk.offset == self._shown:
-            raws[:1] = [b""]
         found: list[Record | SampleBlock] = []
-        at = 0
-        while at < len(raws):
-            shape = self._shape
-            alike = shape.decode(raws, at) if shape is not None else []
-            stop = at + len(alike)
+        data, line, at = chunk.data, chunk.line, 0
+        if chunk.offset == self._shown:
+            line, at = line + 1, _end(data, 0) + 1
+        while at < len(data):
             owner = origin if self._rank is None else Origin(origin.run, origin.node, self._rank)
-            place = RecordPlace.of(chunk, chunk.line + at, offsets[at], owner)
-            try:
-                blocks = shape.blocks(alike, place, offsets[at:stop]) if shape and alike else []
-            except Exception as fault:  # noqa: BLE001 # after a bug of ours, read them one by one
-                self.on_fault(place.position, fault)
-                blocks = None
-            for block in blocks or ():
-                found += (block,) if len(block) > 1 else block.samples()
-            first = at if blocks is None else stop
-            for index in range(first, min(stop + 1, len(raws))):
-                place = RecordPlace.of(chunk, chunk.line + index, offsets[index], owner)
-                found += self._row(raws[index], place)
-            at = stop + 1
+            place = RecordPlace.of(chunk, line, chunk.offset + at, owner)
+            if self._shape is not None:
+                rows = self._shape.read(data, at, chunk.offset)
+                found += self._of_shape(self._shape, rows, chunk, place)
+                line, at = line + len(rows), rows.stop
+                place = RecordPlace.of(chunk, line, chunk.offset + at, owner)
+            raw = data[at : _end(data, at)]
+            found += self._row(raw, place)
+            line, at = line + 1, at + len(raw) + 1
         return found
+
+    def _of_shape(
+        self, shape: RowShape, rows: RowColumns, chunk: Chunk, place: RecordPlace
+    ) -> Iterator[Record | SampleBlock]:
+        """The blocks of a chunk's rows of a shape, which begin at `place`; else their records."""
+        if not rows:
+            return
+        self.singly += rows.singly
+        try:
+            blocks = shape.blocks(rows, place)
+        except Exception as fault:  # noqa: BLE001 # after a bug of ours, read them one by one
+            self.on_fault(place.position, fault)
+            blocks = None
+        for block in blocks or ():
+            yield from (block,) if len(block) > 1 else block.samples()
+        for index, offset in enumerate(rows.offsets if blocks is None else ()):
+            at = offset - chunk.offset
+            raw = chunk.data[at : _end(chunk.data, at)]
+            yield from self._row(raw, replace(place, line=place.line + index, offset=offset))
 
     def peek(self, chunk: Chunk, origin: Origin) -> list[Record]:
         """The records of a last row that lacks only its newline; `feed` then skips the row."""
@@ -86,6 +94,7 @@ class RowReader(WholeFile):
     def _row(self, raw: bytes, place: RecordPlace) -> list[Record]:
         if not raw or raw.isspace():
             return []
+        self.singly += 1
         try:
             row = jsonl.decode(raw)
             found = jsonl.records(row, place)
@@ -112,3 +121,9 @@ class RowReader(WholeFile):
         if wider is None and before[0] == line - 1:
             wider = shape_of(signed)
         self._shape = wider or shape
+
+
+def _end(data: bytes, start: int) -> int:
+    """Where the line at `start` ends, without its newline."""
+    found = data.find(b"\n", start)
+    return len(data) if found < 0 else found

@@ -16,7 +16,8 @@ class WholeFile:
 
     `name` is the format's, `about` what it reads, for `formats list`. `framing`: how such a file
     is divided into binary frames, None for lines. `has_times`: `times` gives those of its records.
-    `errors` is the count of damaged records, which the caller resets.
+    `errors` is the count of damaged records, `singly` that of records that Python read one by one
+    although there is a faster way for such a file; the caller resets both.
     """
 
     name: ClassVar[str]
@@ -25,6 +26,7 @@ class WholeFile:
     has_times: ClassVar[bool] = False
     on_fault: OnFault
     errors = 0
+    singly = 0
 
     @classmethod
     def of(cls, chunk: Chunk) -> Self | None:

@@ -5,8 +5,8 @@ from typing import Annotated, Any, TypeAlias
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
-from ldlm_monitor import __version__
 from ldlm_monitor.base.errors import UsageError, one_line
+from ldlm_monitor.base.native import version_line
 from ldlm_monitor.service.cli import follow
 from ldlm_monitor.service.cli.command_table import COMMANDS
 from ldlm_monitor.service.cli.flags import JudgeFlags, SharedFlags, hide_dash
@@ -46,7 +46,7 @@ class CommandLine(App):
 
 app = CommandLine(
     name="ldlm-monitor",
-    version=f"ldlm-monitor {__version__}",
+    version=version_line,
     version_flags=["--version", "-V"],
     usage="Usage: ldlm-monitor [FLAGS] FILE_OR_GLOB...\n       ldlm-monitor COMMAND [FLAGS] ...",
     help_format="plaintext",

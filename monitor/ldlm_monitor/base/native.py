@@ -1,0 +1,54 @@
+"""The compiled part: whether it is in use, and its functions.
+
+It computes what Python computes, faster; `native/README.md` says what. Without it, or with
+LDLM_NATIVE=0, Python does all.
+"""
+
+import ctypes
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ldlm_monitor import __version__
+
+_LIBRARY = Path(__file__).with_name("libldlm.native")
+_SOURCES = Path(__file__).parents[3] / "native"  # only in a checkout
+
+_P, _N = ctypes.c_void_p, ctypes.c_int64
+_FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
+    "ldlm_row_shape_new": (_P, [ctypes.c_char_p, _P, ctypes.c_char_p, _N, _N]),
+    "ldlm_row_shape_free": (None, [_P]),
+    "ldlm_rows_read": (_N, [_P, ctypes.c_char_p, _N, _N, _N, _N, _N, _P, _P, _P]),
+}
+"""The result and the arguments of each function, as the headers in `native/` declare them."""
+
+
+@cache
+def library() -> ctypes.PyDLL | None:
+    """The compiled part; None where Python does all.
+
+    One that is older than its sources is not used: `sh setup.sh` compiles it anew. Its functions
+    keep the interpreter's lock, so that no two threads are in one of them.
+    """
+    if os.environ.get("LDLM_NATIVE") == "0" or not _LIBRARY.exists() or _is_old():
+        return None
+    try:
+        found = ctypes.PyDLL(str(_LIBRARY))
+        for name, (result, arguments) in _FUNCTIONS.items():
+            function = getattr(found, name)
+            function.restype, function.argtypes = result, arguments
+    except (OSError, AttributeError):  # made for another machine
+        return None
+    return found
+
+
+def _is_old() -> bool:
+    made = _LIBRARY.stat().st_mtime_ns
+    return any(each.stat().st_mtime_ns > made for each in _SOURCES.glob("*.[ch]*"))
+
+
+def version_line() -> str:
+    """What `--version` prints."""
+    part = "with" if library() is not None else "without"
+    return f"ldlm-monitor {__version__}, {part} the compiled part"
