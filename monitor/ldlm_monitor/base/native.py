@@ -15,11 +15,15 @@ from ldlm_monitor import __version__
 _LIBRARY = Path(__file__).with_name("libldlm.native")
 _SOURCES = Path(__file__).parents[3] / "native"  # only in a checkout
 
-_P, _N = ctypes.c_void_p, ctypes.c_int64
+_P, _N, _T = ctypes.c_void_p, ctypes.c_int64, ctypes.c_char_p
 _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
-    "ldlm_row_shape_new": (_P, [ctypes.c_char_p, _P, ctypes.c_char_p, _N, _N]),
+    "ldlm_row_shape_new": (_P, [_T, _P, _T, _N, _N]),
     "ldlm_row_shape_free": (None, [_P]),
-    "ldlm_rows_read": (_N, [_P, ctypes.c_char_p, _N, _N, _N, _N, _N, _P, _P, _P]),
+    "ldlm_rows_read": (_N, [_P, _T, _N, _N, _N, _N, _N, _P, _P, _P]),
+    "ldlm_bars_read": (
+        _N,
+        [_T, _N, _N, _T, _N, _T, _N, _N, _N, _N, _P, _P, _P, _P],
+    ),
 }
 """The result and the arguments of each function, as the headers in `native/` declare them."""
 

@@ -104,12 +104,12 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleBlock:
-    """Samples of consecutive lines of one file with the same names, stored as columns.
+    """Samples of consecutive rows of one file with the same names, stored as columns.
 
-    Item `i` of every column belongs to line `first_line + i`, which begins at byte
-    `offsets[i]`. `sparse` has the values that only some lines have, by name and rising `i`.
-    All numbers are finite, steps rise strictly, times never fall; other lines of a file
-    become several blocks, or single samples.
+    Item `i` of every column belongs to the row that begins at byte `offsets[i]`. Rows are lines,
+    from `first_line` on; or, with `repaints`, a progress bar's on this one line. `sparse` has the
+    values that only some rows have, by name and rising `i`. All numbers are finite, steps rise
+    strictly, times never fall; other rows of a file become several blocks, or single samples.
     """
 
     run: str
@@ -122,12 +122,23 @@ class SampleBlock:
     times: Sequence[float] | None
     values: dict[str, Sequence[float]]
     sparse: dict[str, dict[int, float]] = field(default_factory=dict)
+    repaints: bool = False
 
     def __len__(self) -> int:
         return len(self.steps)
 
+    @property
+    def position(self) -> Position:
+        """Where the first row stands."""
+        return self.place(0)
+
+    def place(self, index: int) -> Position:
+        """Where one row stands (0 <= index < len)."""
+        line = self.first_line if self.repaints else self.first_line + index
+        return Position(self.path, line, self.offsets[index])
+
     def sample(self, index: int) -> Sample:
-        """The sample of one line (0 <= index < len)."""
+        """The sample of one row (0 <= index < len)."""
         values = {name: column[index] for name, column in self.values.items()}
         for name, cells in self.sparse.items():
             if index in cells:
@@ -139,16 +150,16 @@ class SampleBlock:
             epoch=None if self.epochs is None else self.epochs[index],
             time=None if self.times is None else self.times[index],
             values=values,
-            source=row_source(self.path),
-            position=Position(self.path, self.first_line + index, self.offsets[index]),
+            source="bar" if self.repaints else row_source(self.path),
+            position=self.place(index),
         )
 
     def samples(self) -> Iterator[Sample]:
-        """Every line's sample, in order."""
+        """Every row's sample, in order."""
         return map(self.sample, range(len(self)))
 
     def part(self, start: int, stop: int) -> SampleBlock:
-        """The lines from `start` up to, not including, `stop` (0 <= start <= stop <= len)."""
+        """The rows from `start` up to, not including, `stop` (0 <= start <= stop <= len)."""
         if stop - start == len(self):
             return self
         sparse = {
@@ -157,7 +168,7 @@ class SampleBlock:
         }
         return replace(
             self,
-            first_line=self.first_line + start,
+            first_line=self.place(start).line if start < len(self) else self.first_line,
             offsets=self.offsets[start:stop],
             steps=self.steps[start:stop],
             epochs=None if self.epochs is None else self.epochs[start:stop],

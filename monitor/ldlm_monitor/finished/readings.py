@@ -284,7 +284,11 @@ class Readings:
         for item in found:
             run = self.runs.setdefault(item.run, RunReadings(item.run))
             if isinstance(item, SampleBlock):
-                run.add_block(item, at)
+                if item.repaints:
+                    for sample in item.samples():
+                        run.add_sample(sample, at, exact=self._live)
+                else:
+                    run.add_block(item, at)
             elif isinstance(item, Sample):
                 run.add_sample(item, at, exact=self._live)
             elif isinstance(item, Event):

@@ -122,9 +122,11 @@ class Monitor:
         if not isinstance(item, SampleBlock):
             at = now if item.time is None else min(item.time + self.ahead, now)
             return self._take((TimedRows(item, (at,), chunk),))
-        if item.times is None:
+        if item.times is None and not item.repaints:
             return self._take((TimedRows(item, [now] * len(item)),))
-        self._rows.put(item, [min(at + self.ahead, now) for at in item.times], None)
+        own = item.times
+        times = [now] * len(item) if own is None else [min(at + self.ahead, now) for at in own]
+        self._rows.put(item, times, None)
         return self._play(math.inf)
 
     def tick(self, now: float) -> list[Transition]:

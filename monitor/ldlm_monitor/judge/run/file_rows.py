@@ -121,6 +121,19 @@ class FileRows:
             return self.block.times
         return None if self.last.time is None else (self.last.time,)
 
+    @property
+    def came_at_once(self) -> bool:
+        """Whether the rows are several without times, of which the last one shows the pace.
+
+        The repaints of a bar come as they are drawn.
+        """
+        return self.own_times() is None and not self.is_of_bar and len(self) > 1
+
+    @property
+    def is_of_bar(self) -> bool:
+        """Whether the rows are repaints of a progress bar."""
+        return self.last.source == "bar"
+
     def sample(self, place: int) -> Sample:
         """The sample of the row at a place, from 0."""
         if self.block is None or place == len(self.times) - 1:
@@ -129,10 +142,7 @@ class FileRows:
 
     def position(self, place: int) -> Position:
         """Where the row at a place stands."""
-        if self.block is None:
-            return self.last.position
-        line, offset = self.block.first_line + place, self.block.offsets[place]
-        return Position(self.block.path, line, offset)
+        return self.last.position if self.block is None else self.block.place(place)
 
     def singly(self) -> Iterator["FileRows"]:
         """The same rows, each alone."""

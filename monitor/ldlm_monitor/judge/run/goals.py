@@ -230,13 +230,15 @@ class StepGoal:
         return self._epochs.is_full
 
     def only_counts(self, block: SampleBlock) -> bool:
-        """Whether rows only add to the records of the present epoch."""
+        """Whether rows only add to the records of the present epoch; a bar's add to none."""
         return ("loss" in block.values or not self._has_loss) and (
-            block.epochs is None or all(map(self._epochs.stays_at, {*block.epochs}))
+            block.repaints
+            or block.epochs is None
+            or all(map(self._epochs.stays_at, {*block.epochs}))
         )
 
     def count(self, records: int) -> None:
-        """Process so many rows of which `only_counts` is true."""
+        """Process rows of which `only_counts` is true, so many of them records of the epoch."""
         self._epochs.records += records
         self._trains = True
 

@@ -219,12 +219,15 @@ class Lifecycle:
         self.attempts.epoch = found[-1].last.epoch
         steps, times, furthest = advances(found, self._highest_step)
         up_to = times[-1] if times else -math.inf
-        behind = sum(len(rows.times) - bisect_right(rows.times, up_to) for rows in found)
-        self.goal.count(sum(len(rows.times) for rows in found) - behind)
+        counted = [rows for rows in found if not rows.is_of_bar]
+        behind = sum(len(rows) - bisect_right(rows.times, up_to) for rows in counted)
+        self.goal.count(sum(map(len, counted)) - behind)
         at_end = self.goal.ends_epoch
-        self.goal.count(behind - 1)  # all but the last row, which is judged alone
+        # All but the last row, which is judged alone.
+        self.goal.count(behind - (not found[-1].is_of_bar))
         later = times[bisect_right(times, self.last_progress_at) :]
-        self.pace.learn_gaps(map(sub, later, (self.last_progress_at, *later)))
+        if self.timed and up_to <= self.read_to:  # as in `_advance`
+            self.pace.learn_gaps(map(sub, later, (self.last_progress_at, *later)))
         self.last_progress_at = later[-1] if later else self.last_progress_at
         if furthest is not None:
             self._highest_step = steps[-1]

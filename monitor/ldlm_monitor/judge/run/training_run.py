@@ -297,8 +297,7 @@ class TrainingRun:
             for rows in each:
                 if rows.falls:
                     self.values.nonfinite.resume(rows.steps[0])
-                # Rows without times came at once: their last one shows how fast the steps are.
-                moment = rows if rows.own_times() is not None else rows.last_alone()
+                moment = rows.last_alone() if rows.came_at_once else rows
                 self.steps.observe(moment, stalled=stalled)
                 self.progress.observe(moment)
             if self.life.observe(each):
@@ -321,7 +320,7 @@ class TrainingRun:
 
     def _parts(self, found: Sequence[FileRows]) -> Iterator[Sequence[FileRows]]:
         """The rows as the lifecycle takes them: those without times as the first, and the rest."""
-        if found[0].own_times() is not None or len(found[0]) == 1:
+        if not found[0].came_at_once:
             yield found
             return
         yield [found[0].first()]

@@ -6,10 +6,11 @@ its description, if it has no description and counts iterations, or if it shows 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ldlm_monitor.base.records import FieldValue, Record
 from ldlm_monitor.logs.parse.bar_form import Meter, match_meter, read_item, read_items, split_meter
@@ -52,6 +53,17 @@ class BarReading:
     home: str
 
 
+class BarItem(NamedTuple):
+    """An item of a bar's postfix: the name and the number that it gives, if any.
+
+    `kind`: how the compiled part may read it in the repaints that follow, as `native/bars.h` says.
+    """
+
+    name: str
+    kind: Literal["n", "z", "e", "="]
+    value: float | None
+
+
 class BarRule:
     """A compiled definition of the format `home`: bars with one description.
 
@@ -83,6 +95,20 @@ class BarRule:
         for key in self.spec.skip:
             numbers.values.pop(key, None)
 
+    def described(self, piece: bytes) -> BarItem | None:
+        """What an item gives, and how the next ones like it can be read; None for other text."""
+        read, item = self._read_item(piece), read_item(piece)
+        if read is None or item is None or self.names is None:
+            return None
+        known = self.names.get(item[0], AS_PRINTED)
+        kind: Literal["n", "z", "e", "="] = "e" if read[0] == "epoch" else "n"
+        if known.unknown:
+            zeros = all(each == 0 or math.isnan(each) for each in known.unknown)
+            kind = "z" if zeros and kind == "n" else "="
+        if read[1] is None or known.unit is not None:
+            kind = "="
+        return BarItem(read[0], kind, read[1])
+
     def _read_item(self, piece: bytes) -> tuple[str, float | None] | None:
         item = read_item(piece)
         if item is None:
@@ -111,6 +137,12 @@ class Bars:
             return None
         rule, bare = self.rule_of(meter.description)
         return _known(rule, meter, raw) if rule is not None and bare else None
+
+    def items(self, raw: bytes) -> list[BarItem]:
+        """The items of a bar that `alone` reads, of which each has a name."""
+        meter = split_meter(raw, 0)
+        rule = None if meter is None else self.rule_of(meter.description)[0]
+        return [] if rule is None else read_items(raw, meter.end, rule.described)[0]
 
     def read(self, text: bytes, start: int, file: BarRecords, *, closed: bool) -> BarReading | None:
         """The bar that begins at `start`; None without a bar, or if the bar is not of a training.
@@ -241,6 +273,14 @@ class BarRecords:
         self._in_epoch = False
         # Offset and repr of the last sample of `peek`: a repr, as NaN is not equal to NaN.
         self._peeked: tuple[int, str] = (-1, "")
+
+    def advance_to(self, step: int, phase: str) -> None:
+        """Note the last of bars that were read together: they differ in numbers from the one
+        before, which was in this phase, began or ended none, and was no epoch's first.
+        """
+        self._step = step
+        if phase == "train":
+            self._trained_to = step
 
     def showed_loss(self, description: bytes, *, now: bool) -> bool:
         """Whether a bar with this description, apart from its numbers, shows or showed a loss."""

@@ -104,7 +104,7 @@ class Parser:
 
     def feed_blocks(self, chunk: Chunk, origin: Origin, now: float) -> list[Record | SampleBlock]:
         """Like `feed`, but consecutive JSON rows with the same keys are returned as blocks."""
-        ended: list[Record] = []
+        ended: list[Record | SampleBlock] = []
         if chunk.continues in self._files:
             self._continue(chunk)
         file = self._files.get(chunk.path)
@@ -127,6 +127,8 @@ class Parser:
         unread = file.learner.unread
         fresh = self.text.feed(file, chunk, origin, now)
         self.counters.unread += file.learner.unread - unread
+        self.counters.singly += self.text.singly
+        self.text.singly = 0
         if chunk.final and chunk.file == file.id:
             fresh.extend(file.blocks.finish())
         if file.blocks:

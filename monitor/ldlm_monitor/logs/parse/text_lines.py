@@ -70,6 +70,10 @@ class Lines:
         before = lf if cr < 0 else cr
         return self._cut(self._next if before < 0 else before + 1)
 
+    def skip_to(self, index: int) -> None:
+        """Go on with the record that begins at `index`, in the line of the last one cut."""
+        self._next = index
+
     def _cut(self, start: int) -> TextLine:
         data = self._data
         if self._cr < start:

@@ -1,11 +1,12 @@
 """Reads text logs: parses the lines with triggers as bars, samples, events and blocks."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 
 from ldlm_monitor.base.chunk import Chunk, FileId, Origin
-from ldlm_monitor.base.records import Position, Record
+from ldlm_monitor.base.records import Position, Record, Sample, SampleBlock
 from ldlm_monitor.logs.parse import jsonl
 from ldlm_monitor.logs.parse.bar_form import is_cut_item
 from ldlm_monitor.logs.parse.bars import BarRecords
@@ -22,6 +23,7 @@ from ldlm_monitor.logs.parse.event_rules import (
 from ldlm_monitor.logs.parse.learned_tables import Listing
 from ldlm_monitor.logs.parse.learner import Learner
 from ldlm_monitor.logs.parse.patterns import PatternMatch, certain
+from ldlm_monitor.logs.parse.repaints import AlikeBars, BarsLike, Repaints
 from ldlm_monitor.logs.parse.stack_dumps import FailureTable, StackDump
 from ldlm_monitor.logs.parse.text_lines import LineContext, Lines, OnFault, TextLine, apart
 from ldlm_monitor.logs.parse.tracebacks import Traceback
@@ -48,6 +50,7 @@ class FileState:
     `whole`: the file's reader; None for text. `ignored`: stream and line number (-1: none) of what
     Python prints before a traceback that ends nothing. `logged`: number of the last logged error.
     `before`: the older file of the log, if this one continues it; its last records may come late.
+    `like`: reads bars like the last record, if that was one.
     """
 
     id: FileId
@@ -59,6 +62,7 @@ class FileState:
     ignored: tuple[bytes, int] = (b"", -1)
     logged: int = -1
     before: FileId | None = None
+    like: BarsLike | None = None
 
     def reads(self, file: FileId) -> bool:
         """Whether the state is of `file`, or of the older one, whatever its generation."""
@@ -77,13 +81,19 @@ class TextReader:
         self.on_fault = on_fault
         self._scanner = Scanner(rules.databases)
         self._claims_of = lru_cache(maxsize=_MAX_COMBINATIONS)(rules.of)
+        self._of_bars = rules.beside_bars()
+        self.singly = 0  # bars that were read one by one; the caller resets it
         self.on_match: Callable[[int, str], None] | None = None
 
-    def feed(self, file: FileState, chunk: Chunk, origin: Origin, now: float) -> list[Record]:
+    def feed(
+        self, file: FileState, chunk: Chunk, origin: Origin, now: float
+    ) -> list[Record | SampleBlock]:
         """The records of a chunk: of lines with triggers, and of blocks that are complete."""
-        found: list[Record] = []
+        found: list[Record | SampleBlock] = []
+        repaints = Repaints(found)
         lines = Lines(chunk)
         hits = self._scanner.scan(chunk.data)
+        foreign = [end for end, expression in hits if expression not in self._of_bars]
         at = 0
         while (line := _next(file, lines, hits, at)) is not None:
             named: tuple[int, ...] = ()
@@ -97,11 +107,20 @@ class TextReader:
             try:
                 claims = self._claims_of(named)
                 if claims.alone and not file.blocks:
+                    alike = self._alike_bars(file, line, chunk, origin, foreign)
+                    if alike is not None:
+                        repaints.extend(alike.block)
+                        lines.skip_to(alike.stop)
+                        at = bisect_right(hits, (alike.stop, len(self.rules.named)))
+                        continue
                     bar = self._lone_bar(file, line, chunk, origin, claims.learn)
                     if bar is not None:
-                        found += bar
+                        for each in bar:
+                            repaints.add(each)
                         file.learner.interrupt()
                         continue
+                repaints.close()
+                file.like = None
                 for part in apart(line):
                     records = self._record(file, LineContext.of(part, chunk, origin, now), claims)
                     if records:
@@ -111,6 +130,7 @@ class TextReader:
                 # An open block that raises would do so with every line that follows.
                 found += file.blocks.finish()
                 self.on_fault(Position(chunk.path, line.number, line.offset), fault)
+        repaints.close()
         return found
 
     def _lone_bar(
@@ -126,7 +146,33 @@ class TextReader:
         self._matched(line, bar.home)
         file.learner.known(bar.values)
         place = RecordPlace.of(chunk, line.number, line.offset, origin)
-        return file.bars.records(bar, place, line.raw)
+        records = file.bars.records(bar, place, line.raw)
+        self.singly += 1
+        file.like = None
+        if self.on_match is None and len(records) == 1 and isinstance(records[0], Sample):
+            file.like = BarsLike.of(line.raw, bar, self.rules.bars, records[0])
+        return records
+
+    @staticmethod
+    def _alike_bars(
+        file: FileState, line: TextLine, chunk: Chunk, origin: Origin, foreign: Sequence[int]
+    ) -> AlikeBars | None:
+        """The bars from a line on that are like the file's last one; None if the first is not.
+
+        `foreign`: where triggers end that are not of bars: a line with one is none of these.
+        """
+        if file.like is None:
+            return None
+        place, data = RecordPlace.of(chunk, line.number, line.offset, origin), chunk.data
+        index, stop = bisect_right(foreign, line.start), len(data)
+        if index < len(foreign):
+            before = foreign[index] - 1
+            ends = data.rfind(b"\r", line.start, before), data.rfind(b"\n", line.start, before)
+            stop = max(line.start, *(end + 1 for end in ends))
+        found = file.like.read(data, line.start, stop, place)
+        if found is not None:
+            file.bars.advance_to(found.block.steps[-1], file.like.phase)
+        return found
 
     def _record(self, file: FileState, record: LineContext, claims: Claims) -> list[Record]:
         envelope = record.envelope
@@ -278,6 +324,7 @@ class TextReader:
 
     def peek(self, file: FileState, chunk: Chunk, origin: Origin, now: float) -> list[Record]:
         """The sample of a bar in an unfinished last record; none if the last peek gave the same."""
+        file.like = None
         lines = Lines(chunk)
         for end, expression in self._scanner.scan(chunk.data):
             if not self._claims_of((expression,)).bar:

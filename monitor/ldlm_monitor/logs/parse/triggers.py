@@ -152,6 +152,14 @@ class Rules:
         }
         return Claims(bar, alone, lines, events, **signs)
 
+    def beside_bars(self) -> frozenset[int]:
+        """The expressions that may match in a record that is a bar alone (`Claims.alone`)."""
+        return frozenset(
+            expression
+            for expression, rules in enumerate(self.named)
+            if not any(isinstance(rule, EventRule) or rule in ("json", "ignored") for rule in rules)
+        )
+
 
 def compiled(files: tuple[Path, ...] = ()) -> Rules:
     """The rules of packaged definitions and `files`, cached by `_edition`. Raises `FormatError`."""
