@@ -1,6 +1,7 @@
 """Chunks of files, with lines or binary frames, and what the names of logs say."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -47,6 +48,8 @@ class Chunk:
     chunk is fed with the time of its writing; if false, with a number that only orders chunks.
     `framed`: how `data` is divided into binary frames, None for lines; `line` then counts frames.
     `continues`: the path of the older file of a rotated log that these bytes follow on; else "".
+    `parts`: chunks that these bytes are put together of, each with the time of its writing (Unix
+    seconds); they are repaints of a bar, and fed with the time of the last part.
     """
 
     path: str
@@ -60,6 +63,7 @@ class Chunk:
     timed: bool = True
     framed: Framing | None = None
     continues: str = ""
+    parts: Sequence[tuple[float, "Chunk"]] = ()
     _newlines: int = field(default=-1, init=False, repr=False, compare=False)
 
     @property

@@ -1,6 +1,7 @@
 """Turns bytes and time into alert transitions, by the packages that parse and judge."""
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import chain
@@ -93,6 +94,9 @@ class Monitor:
         `since`: the chunk has rows from that time to `now`, and other files are yet to be fed of
         it; all of them are judged in the order of their times, by a later call.
         """
+        if chunk.parts and self.parser.open_until() < math.inf:  # their lines come between others
+            fed = [self.feed(part, when, counted=counted) for when, part in chunk.parts]
+            return [*chain.from_iterable(fed)]
         transitions = self.play_ahead(now if since is None else since)
         transitions += self.complete_blocks(now) if since is None else []
         origin = self.names.origin(chunk.path)
@@ -106,8 +110,11 @@ class Monitor:
             return transitions
         self._timed = chunk.timed
         with self.evidence.looking_at((chunk,), origin.run):
-            for item in items:
-                transitions += self._observe(item, now - chunk.age)
+            if chunk.parts:
+                transitions += self._observe_parts(items, chunk)
+            else:
+                for item in items:
+                    transitions += self._observe(item, now - chunk.age)
         self._timed = True
         return transitions
 
@@ -128,6 +135,24 @@ class Monitor:
         times = [now] * len(item) if own is None else [min(at + self.ahead, now) for at in own]
         self._rows.put(item, times, None)
         return self._play(math.inf)
+
+    def _observe_parts(
+        self, items: Iterable[SampleBlock | Record], chunk: Chunk
+    ) -> list[Transition]:
+        """Take in the records of a chunk, each at the time of its part."""
+        starts = [part.offset for _, part in chunk.parts]
+
+        def came(offset: int) -> float:
+            return chunk.parts[bisect_right(starts, offset) - 1][0]
+
+        transitions: list[Transition] = []
+        for item in items:
+            if isinstance(item, SampleBlock):
+                self._rows.put(item, [*map(came, item.offsets)], None)
+                transitions += self._play(math.inf)
+            else:
+                transitions += self._observe(item, came(item.position.offset))
+        return transitions
 
     def tick(self, now: float) -> list[Transition]:
         """Run all timers up to `now` (Unix seconds): stalls, `for`, staleness, evaluations.

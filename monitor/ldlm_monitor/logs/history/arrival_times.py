@@ -9,7 +9,7 @@ import math
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
 
@@ -194,6 +194,35 @@ class Timeline:
 
     def _is_timed(self, index: int) -> bool:
         return self._timed if isinstance(self._timed, bool) else self._timed[index]
+
+
+def joined_repaints(pieces: Iterable[tuple[float, Chunk]]) -> Iterator[tuple[float, Chunk]]:
+    """The pieces of a chunk, each with its time; those that are repaints of a bar as one piece."""
+    held: list[tuple[float, Chunk]] = []
+    for when, piece in pieces:
+        if held and (piece.timed != held[0][1].timed or not _is_repaints(piece.data)):
+            yield _joined(held)
+            held = []
+        if held or _is_repaints(piece.data):
+            held.append((when, piece))
+        else:
+            yield when, piece
+    if held:
+        yield _joined(held)
+
+
+def _is_repaints(data: bytes) -> bool:
+    """Whether each record looks like a bar, behind which the next one is drawn."""
+    bars = data.count(b"%|")
+    return bars > 0 and data[-1:] == b"\r" and b"\n" not in data and data.count(b"\r") == bars
+
+
+def _joined(parts: Sequence[tuple[float, Chunk]]) -> tuple[float, Chunk]:
+    when, piece = parts[-1]
+    if len(parts) == 1:
+        return when, piece
+    data = b"".join(part.data for _, part in parts)
+    return when, replace(parts[0][1], data=data, parts=parts)
 
 
 def from_bars(

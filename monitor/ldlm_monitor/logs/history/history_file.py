@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from ldlm_monitor.base.arrival import Arrival
 from ldlm_monitor.base.chunk import Chunk
-from ldlm_monitor.logs.history.arrival_times import Timeline, at_once
+from ldlm_monitor.logs.history.arrival_times import Timeline, at_once, joined_repaints
 from ldlm_monitor.logs.history.file_head import Form, form_of
 from ldlm_monitor.logs.history.row_moments import last_moment
 from ldlm_monitor.logs.history.stretch import Stretch
@@ -51,7 +51,8 @@ class HistoryFile:
     `run`: the name of the file's run. `now`: Unix seconds. `seen`: None if no daemon read the
     file before. `budget`: bytes; of a longer file only the start and the end are read, and `note`,
     otherwise empty, is a line about that; None reads all. `disk` reads. `continues`: the path of
-    the older file of the same log; `is_continued`: there is a newer one. Raises `OSError`.
+    the older file of the same log; `is_continued`: there is a newer one. `joins_repaints`: those of
+    a bar come in one piece, with their times. Raises `OSError`.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class HistoryFile:
         self.form: Form = form_of(backlog)
         self.timeline = at_once(0.0)
         self.continues, self.is_continued = "", False
+        self.joins_repaints = False
         self._now = now
         arrivals = () if seen is None else seen.arrivals
         self._others = [each for each in arrivals if each.kind in ("peek", "final")]
@@ -161,7 +163,8 @@ class HistoryFile:
         for chunk in self._chunks():
             if chunk.offset == self._spans[0].start:
                 chunk.continues = self.continues
-            for when, piece in self._split(chunk):
+            pieces = self._split(chunk)
+            for when, piece in joined_repaints(pieces) if self.joins_repaints else pieces:
                 order = orders.get(piece.offset, UNSEEN)
                 while self._others and self._is_before(self._others[0], order, piece):
                     yield from self._other(self._others.pop(0), piece)

@@ -194,7 +194,9 @@ def place(
             if backlog.trouble:
                 history.notices.append(f"{path}: {backlog.trouble}; all before it counts")
             run = names.origin(str(path)).run
-            history.files.append(HistoryFile(backlog, run, now=now, budget=budget, disk=disk))
+            file = HistoryFile(backlog, run, now=now, budget=budget, disk=disk)
+            file.joins_repaints = apart == ALONE_APART_SECONDS
+            history.files.append(file)
         except OSError as error:
             history.unreadable[path] = error
     clocks: dict[str, StepClock] = {}
