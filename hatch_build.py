@@ -1,6 +1,7 @@
 """What hatchling asks for beside pyproject.toml: page, members, and the compiled part."""
 
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -57,10 +58,18 @@ class Compiled(BuildHookInterface):
         library = compiled(Path(self.root))
         if library is None or version == "editable":
             return
-        platform = re.sub(r"\W", "_", sysconfig.get_platform())
-        build_data["tag"] = f"py3-none-{platform}"
+        build_data["tag"] = f"py3-none-{platform_tag()}"
         build_data["pure_python"] = False
         build_data["force_include"][str(library)] = str(LIBRARY)
+
+
+def platform_tag() -> str:
+    """The tag of what is compiled here: it needs the C library alone, of this version or newer."""
+    kind, version = platform.libc_ver()
+    here = re.sub(r"\W", "_", sysconfig.get_platform())
+    if kind != "glibc":
+        return here
+    return here.replace("linux", f"manylinux_{version.replace('.', '_')}", 1)
 
 
 def compiled(root: Path) -> Path | None:

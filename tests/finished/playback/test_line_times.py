@@ -1,6 +1,7 @@
 """A finished text log comes at the times of its lines, with its bars between them."""
 
 import os
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -27,12 +28,11 @@ def played(path: Path, text: str, written: float = WRITTEN) -> Replay:
 
 
 def pieces(replay: Replay) -> list[tuple[float, int]]:
-    """Seconds before the last write, and byte, of each piece."""
-    found = [
-        (when - WRITTEN, chunk.offset) for when, chunk, _ in replay.history.play() if chunk.data
-    ]
+    """Seconds before the last write, and byte, of each piece, and of each part of one."""
+    played = [(when, chunk) for when, chunk, _ in replay.history.play() if chunk.data]
     replay.history.files.clear()
-    return found
+    parts = chain.from_iterable(chunk.parts or [(when, chunk)] for when, chunk in played)
+    return [(when - WRITTEN, part.offset) for when, part in parts]
 
 
 def line(clock: str, text: str) -> str:

@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from ldlm_monitor import __version__
 from ldlm_monitor.base.histogram import Histogram
+from ldlm_monitor.base.native import library
 from ldlm_monitor.base.points import Labels, Point, make_labels
 from ldlm_monitor.base.snapshot import MonitorView, Snapshot
 from ldlm_monitor.judge.core.exported_metrics import METRICS
@@ -116,9 +117,9 @@ def test_the_monitor_counts_itself_from_zero(make_snapshot):
     fresh = MonitorView.fresh()
     series = parsed(scrape(make_snapshot(points=(), monitor=fresh), "")[1], parse_text)
     durations = "ldlm_monitor_delivery_duration_seconds"
-    slack = ("receiver", "slack")
+    slack, native = ("receiver", "slack"), str(int(library() is not None))
     assert {name: value for name, value in series.items() if "process_" not in name[0]} == {
-        ("ldlm_build_info", (("version", __version__),)): "1.0",
+        ("ldlm_build_info", (("native", native), ("version", __version__))): "1.0",
         (f"{durations}_bucket", (("le", "1.0"), slack)): "0.0",
         (f"{durations}_bucket", (("le", "+Inf"), slack)): "0.0",
         (f"{durations}_sum", (slack,)): "0.0",

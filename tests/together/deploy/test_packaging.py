@@ -192,10 +192,86 @@ def test_each_member_has_the_licence() -> None:
 
 
 def test_the_monitors_wheel_holds_no_member(wheels: Path) -> None:
-    (built,) = wheels.glob("ldlm_monitor-*.whl")
+    (built,) = wheels.glob("ldlm_monitor-*-any.whl")
     with zipfile.ZipFile(built) as archive:
         tops = {name.partition("/")[0] for name in archive.namelist()}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"ldlm_monitor"}
+
+
+LIBRARY = "ldlm_monitor/base/libldlm.native"
+
+
+def test_a_release_has_a_wheel_for_any_machine_and_one_with_the_compiled_part(wheels: Path) -> None:
+    assert shutil.which("c++"), "a release is made where a compiler is"
+    built = {path.stem.split("-", 2)[2]: path for path in wheels.glob("ldlm_monitor-*.whl")}
+    pure, compiled = sorted(built, key=lambda tags: not tags.endswith("-any"))
+    assert pure == "py3-none-any"
+    assert re.fullmatch(r"py3-none-manylinux_\d+_\d+_\w+", compiled)
+    files = []
+    for tags in (pure, compiled):
+        with zipfile.ZipFile(built[tags]) as archive:
+            files.append({name for name in archive.namelist() if ".dist-info/" not in name})
+    assert files[1] - files[0] == {LIBRARY}
+    assert files[0] < files[1]
+
+
+@pytest.mark.parametrize(("set_to", "said"), [("1", "with"), ("0", "without")])
+def test_the_installed_wheel_says_whether_the_compiled_part_is_in_use(
+    wheels: Path, tmp_path: Path, set_to: str, said: str
+) -> None:
+    pip_into(tmp_path / "venv", "--no-deps", "--find-links", wheels, "ldlm-monitor")
+    done = subprocess.run(
+        [tmp_path / "venv/bin/ldlm-monitor", "--version"],
+        env=os.environ | {"LDLM_NATIVE": set_to},
+        cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.endswith(f", {said} the compiled part\n")
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    """A folder with what compiles the compiled part."""
+    for name in ("native", "hatch_build.py"):
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, tmp_path / name)
+    (tmp_path / "monitor" / LIBRARY).parent.mkdir(parents=True)
+    return tmp_path
+
+
+def compile_in(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "hatch_build.py"], cwd=folder, env=os.environ | environment,
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+
+
+def test_a_change_of_a_source_compiles_the_compiled_part_anew(sources: Path) -> None:
+    library = sources / "monitor" / LIBRARY
+    compile_in(sources)
+    first = library.stat().st_ino
+    compile_in(sources)
+    assert library.stat().st_ino == first
+    newer = library.stat().st_mtime + 1
+    os.utime(sources / "native/rows.cpp", (newer, newer))
+    compile_in(sources)
+    assert library.stat().st_ino != first
+
+
+def test_a_compiler_that_fails_costs_a_line_and_not_the_installation(sources: Path) -> None:
+    (sources / "native/rows.cpp").write_text("#error of our own\n")
+    said = compile_in(sources).stderr
+    assert re.fullmatch(
+        r"ldlm-monitor: without the compiled part: \S+ failed: .* of our own\n", said
+    )
+    assert not (sources / "monitor" / LIBRARY).exists()
+
+
+@pytest.mark.parametrize("how", [{"CXX": "no-such-compiler", "PATH": ""}, {"LDLM_NATIVE": "0"}])
+def test_without_a_compiler_or_where_it_is_not_wanted_nothing_is_compiled(
+    sources: Path, how: dict[str, str]
+) -> None:
+    assert compile_in(sources, **how).stderr == ""
+    assert not (sources / "monitor" / LIBRARY).exists()
 
 
 def test_the_callback_alone_is_one_small_package(wheels: Path, tmp_path: Path) -> None:
@@ -229,7 +305,7 @@ def test_a_members_wheel_has_the_members_modules(wheels: Path, member: str) -> N
 
 
 def test_torch_and_parsers_of_shell_come_with_their_members_only(wheels: Path) -> None:
-    (monitor,) = wheels.glob("ldlm_monitor-*.whl")
+    (monitor,) = wheels.glob("ldlm_monitor-*-any.whl")
     found = {need.name: str(need.marker).replace('"', "'") for need in needs(monitor)}
     assert not {"torch", "numpy", "tree-sitter", "tree-sitter-bash"} & set(found)
     assert found["ldlm-trainer"].startswith("extra == ")
@@ -400,7 +476,8 @@ def test_an_installed_wheel_finds_its_rules(wheels: Path, tmp_path: Path) -> Non
     """In a fresh environment that borrows only the dependencies."""
     venv = tmp_path / "venv"
     python = venv / "bin/python"
-    pip_into(venv, "--no-deps", *wheels.glob("*.whl"))
+    names = ("ldlm-monitor", *(f"ldlm-{member}" for member in MEMBERS))
+    pip_into(venv, "--no-deps", "--find-links", wheels, *names)
     environment = os.environ | {"PYTHONPATH": sysconfig.get_path("purelib")}
     program = "from ldlm_monitor.judge.core.packaged_rules import *; print(*packaged_rules())"
     where = subprocess.run(
