@@ -90,6 +90,21 @@ bool read_head(const char*& at, const char* end, Span& head) {
     return true;
 }
 
+// `MM:SS` or `H:MM:SS` before `<` or `,` as seconds.
+bool read_elapsed(const char*& at, const char* end, double& seconds) {
+    int64_t total = 0, part = 0;
+    for (int parts = 1; parts <= 3; ++parts) {
+        const char* const begin = at;
+        if (!read_count(at, end, part) || at - begin > 9) return false;
+        total = total * 60 + part;
+        if (at == end) return false;
+        if (*at != ':') break;
+        ++at;
+    }
+    seconds = double(total);
+    return *at == '<' || *at == ',';
+}
+
 // `01:02<03:04`
 bool skip_clock(const char*& at, const char* end) {
     const char* const begin = at;
@@ -145,10 +160,8 @@ bool read_items(const char* at, const char* end, std::vector<Item>& items) {
     return items.size() <= most_items;
 }
 
-// The bar that a record, from `at` to `end`, is; false for anything else.
-bool read_bar(const char* at, const char* end, Bar& bar) {
-    if (find(at, end, '\x1b') || find(at, end, '\b')) return false;
-    if (!read_head(at, end, bar.head)) return false;
+// ` 5/100 [`
+bool read_counts(const char*& at, const char* end, Bar& bar) {
     const char* const count = at;
     while (at < end && *at == ' ') ++at;
     if (!read_count(at, end, bar.step) || !skip(at, end, '/')) return false;
@@ -156,9 +169,25 @@ bool read_bar(const char* at, const char* end, Bar& bar) {
     if (!read_count(at, end, bar.of)) return false;
     bar.total.end = at;
     if (uint64_t(bar.of) > ldlm::most_exact) return false;
-    if (at - count > most_count || !skip_word(at, end, " [")) return false;
-    return skip_clock(at, end) && skip_word(at, end, ", ") && read_rate(at, end, bar.rate) &&
+    return at - count <= most_count && skip_word(at, end, " [");
+}
+
+// The bar that a record, from `at` to `end`, is; false for anything else.
+bool read_bar(const char* at, const char* end, Bar& bar) {
+    if (find(at, end, '\x1b') || find(at, end, '\b')) return false;
+    return read_head(at, end, bar.head) && read_counts(at, end, bar) && skip_clock(at, end) &&
+           skip_word(at, end, ", ") && read_rate(at, end, bar.rate) &&
            read_items(at, end, bar.items);
+}
+
+// The record that begins at `at` and ends with a carriage return alone; false for another end, or
+// for none.
+bool find_repaint(const char* at, const char* end, Span& record) {
+    const char* const closed = find(at, end, '\r');
+    // Where a line ends, or ends within, it is not this bar alone.
+    if (closed == nullptr || (closed + 1 < end && closed[1] == '\n')) return false;
+    record = {at, closed};
+    return find(at, closed, '\n') == nullptr;
 }
 
 // The number of an item; false if it is none of its kind. 0 for one that is only compared.
@@ -173,6 +202,14 @@ bool number_of(const Item& item, const Item& before, char kind, double& number) 
         number /= 100;  // as `patterns.scaled`: not times 0.01
     }
     return at == item.value.end;
+}
+
+// Whether a text has the percentage of a bar.
+bool has_bar(const char* at, const char* end) {
+    while ((at = find(at, end, '%')) != nullptr) {
+        if (++at < end && *at == '|') return true;
+    }
+    return false;
 }
 
 bool is_alike(const Bar& bar, const Bar& before) {
@@ -196,11 +233,9 @@ int64_t ldlm_bars_read(const char* data, int64_t size, int64_t start, const char
     int64_t bars = 0, at = start, last = before.step;
     const char* const end = data + size;
     while (bars < room && at < size) {
-        const char* const closed = find(data + at, end, '\r');
-        // A line may end within: then it is not this bar alone.
-        if (closed == nullptr || (closed + 1 < end && closed[1] == '\n')) break;
-        if (find(data + at, closed, '\n') != nullptr) break;
-        if (!read_bar(data + at, closed, bar) || !is_alike(bar, before)) break;
+        Span record;
+        if (!find_repaint(data + at, end, record)) break;
+        if (!read_bar(record.begin, record.end, bar) || !is_alike(bar, before)) break;
         if (bar.step <= last || bar.step >= bar.of) break;
         double* const cells = columns + bars;
         cells[0] = double(bar.step) / double(bar.of);
@@ -213,8 +248,32 @@ int64_t ldlm_bars_read(const char* data, int64_t size, int64_t start, const char
         if (!numbers) break;
         steps[bars] = last = bar.step;
         offsets[bars++] = base + at;
-        at = closed + 1 - data;
+        at = record.end + 1 - data;
         *stop = at;
     }
     return bars;
+}
+
+int64_t ldlm_bar_marks(const char* data, int64_t size, int64_t start, const char* like,
+                       int64_t like_size, int64_t room, int64_t* offsets, int64_t* steps,
+                       double* seconds, int64_t* stop) {
+    *stop = start;
+    Span head, record;
+    const char* first = like;
+    if (!read_head(first, like + like_size, head)) return 0;
+    int64_t marks = 0;
+    const char *at = data + start, *const end = data + size;
+    while (marks < room && at < end && find_repaint(at, end, record)) {
+        Bar bar;
+        const char* part = record.begin;
+        if (!read_head(part, record.end, bar.head) || !(bar.head == head)) break;
+        if (!read_counts(part, record.end, bar)) break;
+        if (!read_elapsed(part, record.end, seconds[marks])) break;
+        if (has_bar(part, record.end)) break;
+        steps[marks] = bar.step;
+        offsets[marks++] = at - data;
+        at = record.end + 1;
+        *stop = at - data;
+    }
+    return marks;
 }

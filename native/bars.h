@@ -30,4 +30,11 @@ int64_t ldlm_bars_read(const char* data, int64_t size, int64_t start, const char
                        int64_t like_size, const char* kinds, int64_t items, int64_t base,
                        int64_t room, int64_t width, int64_t* steps, double* columns,
                        int64_t* offsets, int64_t* stop);
+
+// What `clock_marks` of `logs/parse/parser.py` finds in records like `like`, from `data + start` on:
+// steps[r] and the seconds that the bar has run by its clock, of the record at offsets[r]. The last
+// record is one with its end. Returns how many, up to the first that is not alike, or `room`.
+int64_t ldlm_bar_marks(const char* data, int64_t size, int64_t start, const char* like,
+                       int64_t like_size, int64_t room, int64_t* offsets, int64_t* steps,
+                       double* seconds, int64_t* stop);
 }

@@ -24,6 +24,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
         _N,
         [_T, _N, _N, _T, _N, _T, _N, _N, _N, _N, _P, _P, _P, _P],
     ),
+    "ldlm_bar_marks": (_N, [_T, _N, _N, _T, _N, _N, _P, _P, _P, _P]),
 }
 """The result and the arguments of each function, as the headers in `native/` declare them."""
 

@@ -221,3 +221,23 @@ def test_another_host_further_behind_than_ten_seconds_takes_no_time_from_the_run
         assert found is not None
         spans.append({loss.what: loss.seconds for loss in found.losses})
     assert spans == [{}, {"after the last step": 10.0}, {}]
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 9), st.sampled_from([0.0, 0.0, 0.0, 1.0, 7.0, 300.0]))),
+    st.integers(1, 7),
+)
+def test_steps_without_times_of_their_own_count_alike_together_and_one_by_one(
+    rises: list[tuple[int, float]], size: int
+) -> None:
+    """Bars come in pieces of some seconds, in each of which several come at once."""
+    steps = [*accumulate(step for step, _ in rises)]
+    times = [*accumulate(seconds for _, seconds in rises)]
+    together, alone = TimeAccount(), TimeAccount()
+    for start in range(0, len(steps), size):
+        part = slice(start, start + size)
+        together.advance(steps[part], times[part], exact=False)
+    for step, at in zip(steps, times, strict=True):
+        alone.advance([step], [at], exact=False)
+    end = times[-1] + 5 if times else 5.0
+    assert together.read(0.0, end, "running") == alone.read(0.0, end, "running")

@@ -107,6 +107,10 @@ void try_bars() {
         data.get(), int64_t(text.size()), start, before.get(), int64_t(like.size()), kinds.data(),
         int64_t(kinds.size()), 0, room, room, steps.data(), columns.data(), offsets.data(), &stop);
     check_places(offsets, count, start, stop, text);
+    const int64_t marks = ldlm_bar_marks(data.get(), int64_t(text.size()), start, before.get(),
+                                         int64_t(like.size()), room, offsets.data(), steps.data(),
+                                         columns.data(), &stop);
+    check_places(offsets, marks, start, stop, text);
 }
 
 }  // namespace

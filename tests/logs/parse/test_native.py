@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ldlm_monitor.base.chunk import Chunk, Origin
 from ldlm_monitor.base.records import SampleBlock
-from ldlm_monitor.logs.parse import Parser
+from ldlm_monitor.logs.parse import Parser, clock_marks
 from tests.logs.parse.python_alone import needs_native, python_alone
 from tests.logs.parse.test_rows import files
 
@@ -163,6 +163,13 @@ def test_bars_with_damaged_bytes(data: bytes, damages: list[tuple[int, int]]) ->
     for place, byte in damages:
         damaged[place % len(data)] = byte
     assert_equal(LOG, bytes(damaged))
+
+
+@given(bars())
+def test_the_clock_that_bars_show(data: bytes) -> None:
+    with python_alone():
+        python = clock_marks(data, 7)
+    assert clock_marks(data, 7) == python
 
 
 def repaint(step: int, end: str = "\r") -> str:

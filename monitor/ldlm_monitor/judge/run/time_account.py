@@ -6,6 +6,7 @@ Large-Scale Machine Learning Research Clusters", arXiv:2410.21680.
 """
 
 import math
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -158,6 +159,12 @@ class TimeAccount:
                 at, waited = max(times[start], self._now[1]), waits[start] if waits else 0.0
                 gap = _Gap(steps[start], at, self._phases_to(at), rest, waited)
                 self._advance_one(gap, exact=exact)
+                if self._pending and not (exact or waits):
+                    # Of more steps that came at once with it, the last one counts.
+                    passed = max(bisect_right(times, times[start], stop) - stop - 1, 0)
+                    self._timed[1] += passed
+                    self._batch += passed
+                    stop += passed
             start = stop
 
     def _advance_one(self, gap: _Gap, *, exact: bool) -> None:

@@ -15,6 +15,7 @@ from ldlm_monitor.base.records import Position, Record, SampleBlock
 from ldlm_monitor.logs.parse.blocks import Blocks
 from ldlm_monitor.logs.parse.patterns import Pattern, compile_pattern, texts
 from ldlm_monitor.logs.parse.readers import reader_of
+from ldlm_monitor.logs.parse.repaints import marks_alike
 from ldlm_monitor.logs.parse.row_reader import is_rows
 from ldlm_monitor.logs.parse.text_reader import FileState, TextReader
 from ldlm_monitor.logs.parse.triggers import compiled
@@ -207,7 +208,7 @@ def clock_marks(data: bytes, offset: int = 0, *, rows: bool = False) -> list[Clo
     if b"%" not in data:  # the search for one byte is ten times as fast as the pattern
         return marks
     begin = 0
-    for match in _clock_bars().finditer(data):
+    while (match := _clock_bars().search(data, begin)) is not None:
         start, end = match.span()
         before = max(data.rfind(b"\r", begin, start), data.rfind(b"\n", begin, start))
         at = begin if before < 0 else before + 1
@@ -215,6 +216,9 @@ def clock_marks(data: bytes, offset: int = 0, *, rows: bool = False) -> list[Clo
         seconds = _seconds(elapsed or b"0")
         marks.append(ClockMark(offset + at, int(step or 0), seconds, inner=training is None))
         begin = end
+        if at == start and (drawn := data.find(b"\r", end)) > 0:
+            alike, begin = marks_alike(data, drawn + 1, data[at:drawn]) or ((), begin)
+            marks += [ClockMark(offset + at, *mark, inner=training is None) for at, *mark in alike]
     return marks
 
 

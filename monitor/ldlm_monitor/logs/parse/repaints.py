@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import math
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Self, TypeGuard
 
 from ldlm_monitor.base.native import library
@@ -187,3 +187,23 @@ class BarsLike:
             repaints=True,
         )
         return AlikeBars(block, end.value)
+
+
+def marks_alike(
+    data: bytes, start: int, like: bytes
+) -> tuple[Iterable[tuple[int, int, float]], int] | None:
+    """Of the repaints from index `start` on that have the description of the record `like`: where
+    each begins, its step and elapsed seconds; and the index behind the last. None without any.
+    """
+    native = library()
+    if native is None:
+        return None
+    width = min((len(data) - start) // _LEAST + 1, _MOST)
+    offsets, steps = array("q", bytes(8 * width)), array("q", bytes(8 * width))
+    seconds, end = array("d", bytes(8 * width)), ctypes.c_int64()
+    count = native.ldlm_bar_marks(
+        data, len(data), start, like, len(like), width, offsets.buffer_info()[0],
+        steps.buffer_info()[0], seconds.buffer_info()[0], ctypes.byref(end),
+    )  # fmt: skip
+    found = zip(offsets[:count], steps[:count], seconds[:count], strict=True)
+    return (found, end.value) if count else None
