@@ -213,8 +213,9 @@ def joined_repaints(pieces: Iterable[tuple[float, Chunk]]) -> Iterator[tuple[flo
 
 def _is_repaints(data: bytes) -> bool:
     """Whether each record looks like a bar, behind which the next one is drawn."""
-    bars = data.count(b"%|")
-    return bars > 0 and data[-1:] == b"\r" and b"\n" not in data and data.count(b"\r") == bars
+    if data[-1:] != b"\r" or b"\n" in data:
+        return False
+    return data.count(b"\r") == data.count(b"%|")
 
 
 def _joined(parts: Sequence[tuple[float, Chunk]]) -> tuple[float, Chunk]:

@@ -195,7 +195,7 @@ def place(
                 history.notices.append(f"{path}: {backlog.trouble}; all before it counts")
             run = names.origin(str(path)).run
             file = HistoryFile(backlog, run, now=now, budget=budget, disk=disk)
-            file.joins_repaints = apart == ALONE_APART_SECONDS
+            file.joins_repaints = apart == ALONE_APART_SECONDS and file.form == "text"
             history.files.append(file)
         except OSError as error:
             history.unreadable[path] = error
