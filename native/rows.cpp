@@ -152,3 +152,28 @@ int64_t ldlm_rows_read(ldlm_row_shape* shape, const char* data, int64_t size, in
     *stop = at;
     return rows;
 }
+
+int64_t ldlm_rows_present(const double* column, int64_t count, int64_t* rows) {
+    int64_t found = 0;
+    for (int64_t row = 0; row < count; ++row) {
+        if (!std::isnan(column[row])) rows[found++] = row;
+    }
+    return found;
+}
+
+int64_t ldlm_rows_steps(const double* column, int64_t count, double most, int64_t* steps) {
+    for (int64_t row = 0; row < count; ++row) {
+        const double step = column[row];
+        if (!(-most < step && step < most && step == std::trunc(step))) return 0;
+        steps[row] = int64_t(step);
+    }
+    return 1;
+}
+
+int64_t ldlm_rows_rise(const double* column, int64_t count, int64_t repeats) {
+    for (int64_t row = 1; row < count; ++row) {
+        const double rise = column[row] - column[row - 1];
+        if (!(rise > 0 || (repeats && rise == 0))) return 0;
+    }
+    return 1;
+}

@@ -36,4 +36,13 @@ void ldlm_row_shape_free(ldlm_row_shape* shape);
 int64_t ldlm_rows_read(ldlm_row_shape* shape, const char* data, int64_t size, int64_t start,
                        int64_t base, int64_t room, int64_t width, double* columns,
                        int64_t* offsets, int64_t* stop);
+
+// Which of `count` numbers are there and not NaN, as rising indices in `rows`; returns how many.
+int64_t ldlm_rows_present(const double* column, int64_t count, int64_t* rows);
+
+// Whether all numbers are whole and lie between -`most` and `most`: then they become `steps`.
+int64_t ldlm_rows_steps(const double* column, int64_t count, double most, int64_t* steps);
+
+// Whether each number is greater than the one before it, or with `repeats` not less.
+int64_t ldlm_rows_rise(const double* column, int64_t count, int64_t repeats);
 }

@@ -20,6 +20,9 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "ldlm_row_shape_new": (_P, [_T, _P, _T, _N, _N]),
     "ldlm_row_shape_free": (None, [_P]),
     "ldlm_rows_read": (_N, [_P, _T, _N, _N, _N, _N, _N, _P, _P, _P]),
+    "ldlm_rows_present": (_N, [_P, _N, _P]),
+    "ldlm_rows_steps": (_N, [_P, _N, ctypes.c_double, _P]),
+    "ldlm_rows_rise": (_N, [_P, _N, _N]),
     "ldlm_bars_read": (
         _N,
         [_T, _N, _N, _T, _N, _T, _N, _N, _N, _N, _P, _P, _P, _P],

@@ -166,6 +166,12 @@ def test_bars_with_damaged_bytes(data: bytes, damages: list[tuple[int, int]]) ->
 
 
 @given(bars())
+@example(
+    b"".join(
+        b"Training: %d%%|#| %d/9 [00:01<01:00, 1.0it/s]" % (n, n) + b"\n\r\r"[n:][:1]
+        for n in range(3)
+    )
+)
 def test_the_clock_that_bars_show(data: bytes) -> None:
     with python_alone():
         python = clock_marks(data, 7)

@@ -216,7 +216,8 @@ def clock_marks(data: bytes, offset: int = 0, *, rows: bool = False) -> list[Clo
         seconds = _seconds(elapsed or b"0")
         marks.append(ClockMark(offset + at, int(step or 0), seconds, inner=training is None))
         begin = end
-        if at == start and (drawn := data.find(b"\r", end)) > 0:
+        drawn = data.find(b"\r", end) if at == start else -1
+        if drawn > 0 and data.find(b"\n", end, drawn) < 0:
             alike, begin = marks_alike(data, drawn + 1, data[at:drawn]) or ((), begin)
             marks += [ClockMark(offset + at, *mark, inner=training is None) for at, *mark in alike]
     return marks

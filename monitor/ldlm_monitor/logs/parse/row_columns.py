@@ -87,7 +87,7 @@ class RowShape:
         self._names = _names((*signed, *optional), taken)
         if any(index >= len(signed) and name in _PROGRESS for index, name in self._names):
             raise ValueError(_ONE_BY_ONE)
-        self._decoder = row_decoder(signed, optional)
+        self._decoder = row_decoder(signed, optional, self._step, self._time)
 
     def with_more(self, signed: Signature) -> RowShape | None:
         """A reader for rows of both signatures; None if impossible, as when `signed` lacks keys."""
@@ -106,8 +106,6 @@ class RowShape:
     def blocks(self, rows: RowColumns, place: RecordPlace) -> list[SampleBlock] | None:
         """Blocks of rows, the first at `place`; None if the rows must be read one by one."""
         full = rows.full
-        column = full[self._step]
-        steps = list(map(int, column)) if all(map(float.is_integer, column)) else None
         rank, times = place.rank, None
         if self._rank is not None:
             ranks = full[self._rank]
@@ -120,7 +118,7 @@ class RowShape:
             if not known and any(EARLIEST <= value <= LATEST for value in column):
                 return None
             times = column if known else None
-        if steps is None:
+        if rows.steps is None:
             return None
         values: dict[str, Sequence[float]] = {
             name: full[index]
@@ -135,7 +133,7 @@ class RowShape:
             path=place.path,
             first_line=place.line,
             offsets=rows.offsets,
-            steps=steps,
+            steps=rows.steps,
             epochs=None if self._epoch is None else full[self._epoch],
             times=times,
             values=values,
@@ -143,7 +141,7 @@ class RowShape:
                 name: rows.sparse[index] for index, name in self._names if index in rows.sparse
             },
         )
-        rising = _rising(whole)
+        rising = [whole] if rows.rises else _rising(whole)
         ends = [step for block in rising for step in (block.steps[0], block.steps[-1])]
         return None if None in map(as_count, ends) else rising
 

@@ -20,6 +20,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import msgspec
 
 from ldlm_monitor.base.native import library
+from ldlm_monitor.base.records import MAX_COUNT
 
 ValueKind: TypeAlias = Literal["number", "str", "bool", "none", "step row"]
 """The kinds of JSON values in flat rows; `step row` is the `type` of the callback's metric rows."""
@@ -48,11 +49,15 @@ class RowColumns:
 
     `offsets`: where each row begins in the file. `stop`: where in the data the first row begins
     that is not among them, or the end. `full`: the numbers of keys that all rows have. `sparse`:
-    those of keys that some rows have, by row. `singly`: rows that the compiled part left to Python.
+    those of keys that some rows have, by row. `steps`: the number of the key that is the step; None
+    if one is not whole. `rises`: it is known that they rise, and that times do not fall. `singly`:
+    rows that the compiled part left to Python.
     """
 
     offsets: Sequence[int]
     stop: int
+    steps: Sequence[int] | None = None
+    rises: bool = False
     full: dict[int, list[float]] = field(default_factory=dict)
     sparse: dict[int, dict[int, float]] = field(default_factory=dict)
     singly: int = 0
@@ -72,18 +77,22 @@ class RowDecoder(Protocol):
         ...
 
 
-def row_decoder(signed: Signature, optional: Signature) -> RowDecoder:
-    """Make the decoder of rows that have the keys of `signed`, and any of `optional`."""
-    python = PythonRows(signed, optional)
+def row_decoder(signed: Signature, optional: Signature, step: int, time: int | None) -> RowDecoder:
+    """Make the decoder of rows that have the keys of `signed`, and any of `optional`.
+
+    `step` and `time`: the indices of those keys.
+    """
+    python = PythonRows(signed, optional, step)
     native = library()
     plain = all(key.isprintable() and not {*'"\\'} & {*key} for key, _ in (*signed, *optional))
-    return NativeRows(native, python) if native is not None and plain else python
+    return python if native is None or not plain else NativeRows(native, python, time)
 
 
 class PythonRows:
     """Decodes by a msgspec struct made for the keys."""
 
-    def __init__(self, signed: Signature, optional: Signature) -> None:
+    def __init__(self, signed: Signature, optional: Signature, step: int) -> None:
+        self.step = step
         self.keys, self.required = (*signed, *optional), len(signed)
         self.numbers = [index for index, (_, kind) in enumerate(self.keys) if kind == "number"]
         self._decode = _msgspec_decoder(signed, optional).decode
@@ -104,10 +113,16 @@ class PythonRows:
         found = RowColumns(offsets, at)
         for index in self.numbers:
             column = cells[index :: len(self.keys)]
-            present = (
-                [cell is not msgspec.UNSET for cell in column] if index >= self.required else ()
-            )
-            _put(found, index, column, present)
+            if index < self.required:
+                found.full[index] = column
+                continue
+            present = [cell is not msgspec.UNSET for cell in column]
+            if all(present):
+                found.full[index] = column
+            elif any(present):
+                found.sparse[index] = dict(compress(enumerate(column), present))
+        steps = found.full[self.step]
+        found.steps = list(map(int, steps)) if all(map(float.is_integer, steps)) else None
         return found
 
     def cells(self, row: bytes) -> list[float] | None:
@@ -123,8 +138,8 @@ class PythonRows:
 class NativeRows:
     """Decodes with the compiled part, and by `python` what that does not take."""
 
-    def __init__(self, native: ctypes.PyDLL, python: PythonRows) -> None:
-        self._python = python
+    def __init__(self, native: ctypes.PyDLL, python: PythonRows, time: int | None) -> None:
+        self._native, self._python, self._time = native, python, time
         names = [key.encode() for key, _ in python.keys]
         lengths = array("q", map(len, names))
         kinds = b"".join(_LETTERS[kind] for _, kind in python.keys)
@@ -134,7 +149,6 @@ class NativeRows:
         if not self._shape:
             raise MemoryError
         weakref.finalize(self, native.ldlm_row_shape_free, self._shape)
-        self._read = native.ldlm_rows_read
         # Least bytes of a row: `"key":0,` for each key, and more.
         self._least = sum(len(name) + 4 for name in names[: python.required])
 
@@ -146,7 +160,7 @@ class NativeRows:
         first = ctypes.addressof(ctypes.c_char.from_buffer(memory))
         cells, stop = memoryview(memory).cast("d"), ctypes.c_int64()
         while True:
-            count += self._read(
+            count += self._native.ldlm_rows_read(
                 self._shape, data, len(data), at, base, room - count, room,
                 first + 8 * count, offsets.buffer_info()[0] + 8 * count, ctypes.byref(stop),
             )  # fmt: skip
@@ -162,19 +176,32 @@ class NativeRows:
             at = len(data) if end < 0 else end + 1
             count, singly = count + 1, singly + 1
         found = RowColumns(offsets[:count].tolist(), at, singly=singly)
-        for index in python.numbers:
-            column = cells[index * room : index * room + count].tolist()
-            present = [cell == cell for cell in column] if index >= python.required else ()  # noqa: PLR0124 # NaN
-            _put(found, index, column, present)
+        if count:
+            self._add_columns(found, cells, first, room)
         return found
 
-
-def _put(found: RowColumns, index: int, column: list[float], present: Sequence[bool]) -> None:
-    """Add a column; `present`: which rows have the key, empty if all do."""
-    if all(present):
-        found.full[index] = column
-    elif any(present):
-        found.sparse[index] = dict(compress(enumerate(column), present))
+    def _add_columns(self, found: RowColumns, cells: memoryview, first: int, room: int) -> None:
+        """Add what was read into `cells`, at address `first`: columns of `room` numbers each."""
+        native, count, step = self._native, len(found), self._python.step
+        whole = array("q", bytes(8 * count))
+        where = whole.buffer_info()[0]
+        for index in self._python.numbers:
+            start = index * room
+            if index >= self._python.required:
+                present = native.ldlm_rows_present(first + 8 * start, count, where)
+                if present < count:
+                    rows = whole[:present].tolist()
+                    if rows:
+                        found.sparse[index] = {row: cells[start + row] for row in rows}
+                    continue
+            found.full[index] = cells[start : start + count].tolist()
+        steps = first + 8 * room * step
+        if native.ldlm_rows_steps(steps, count, MAX_COUNT, where):
+            found.steps = whole.tolist()
+        rises, time = native.ldlm_rows_rise, self._time
+        found.rises = bool(rises(steps, count, 0)) and (
+            time is None or bool(rises(first + 8 * room * time, count, 1))
+        )
 
 
 def _msgspec_decoder(
