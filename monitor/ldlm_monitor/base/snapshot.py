@@ -314,13 +314,15 @@ class AlertView(View):
 class MonitorView(View):
     """The monitor's counts since its start, and the seconds that its last evaluation took.
 
-    `unread`: lines that look like metrics but gave none.
+    `unread`: lines that look like metrics but gave none. `singly`: rows and bars that were read one
+    by one, and not as columns.
     """
 
     lines: int
     bytes: int
     parse_errors: int
     unread: int = 0
+    singly: int = 0
     evaluations: int
     evaluation_seconds: float
     records: dict[str, int]

@@ -60,6 +60,7 @@ class SelfCounts:
         counters = self._parser.counters
         counters.lines, counters.bytes = counts.lines, counts.bytes
         counters.parse_errors, counters.unread = counts.parse_errors, counts.unread
+        counters.singly = counts.singly
         counters.records |= counts.records
         for reason, count in counts.dropped.items():
             if reason != "label_limit":  # counted anew from the runs, whose logs are read again
@@ -90,6 +91,7 @@ class SelfCounts:
             bytes=counters.bytes,
             parse_errors=counters.parse_errors,
             unread=counters.unread,
+            singly=counters.singly,
             evaluations=self.evaluations,
             evaluation_seconds=self.evaluation_seconds,
             records=dict(counters.records),

@@ -207,7 +207,7 @@ def clock_marks(data: bytes, offset: int = 0, *, rows: bool = False) -> list[Clo
     marks: list[ClockMark] = []
     if b"%" not in data:  # the search for one byte is ten times as fast as the pattern
         return marks
-    begin = 0
+    begin, drawn = 0, -1
     while (match := _clock_bars().search(data, begin)) is not None:
         start, end = match.span()
         before = max(data.rfind(b"\r", begin, start), data.rfind(b"\n", begin, start))
@@ -216,8 +216,9 @@ def clock_marks(data: bytes, offset: int = 0, *, rows: bool = False) -> list[Clo
         seconds = _seconds(elapsed or b"0")
         marks.append(ClockMark(offset + at, int(step or 0), seconds, inner=training is None))
         begin = end
-        drawn = data.find(b"\r", end) if at == start else -1
-        if drawn > 0 and data.find(b"\n", end, drawn) < 0:
+        if drawn < end:  # where the next bar is drawn again
+            drawn = data.find(b"\r", end) % (len(data) + 1)
+        if at == start and drawn < len(data) and data.find(b"\n", end, drawn) < 0:
             alike, begin = marks_alike(data, drawn + 1, data[at:drawn]) or ((), begin)
             marks += [ClockMark(offset + at, *mark, inner=training is None) for at, *mark in alike]
     return marks

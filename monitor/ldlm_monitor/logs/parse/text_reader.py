@@ -161,9 +161,10 @@ class TextReader:
 
         `foreign`: where triggers end that are not of bars: a line with one is none of these.
         """
-        if file.like is None:
+        data = chunk.data
+        if file.like is None or data[line.end : line.end + 1] != b"\r":
             return None
-        place, data = RecordPlace.of(chunk, line.number, line.offset, origin), chunk.data
+        place = RecordPlace.of(chunk, line.number, line.offset, origin)
         index, stop = bisect_right(foreign, line.start), len(data)
         if index < len(foreign):
             before = foreign[index] - 1
