@@ -29,7 +29,7 @@ from ldlm_trainer.diffusion import (
 )
 from ldlm_trainer.network import MultimodalDiT, Shape
 from ldlm_trainer.shards import MASK, Shards
-from ldlm_trainer.step import Balance, Result
+from ldlm_trainer.step import Balance, Result, _result
 
 Make = Callable[..., Config]
 CPU = torch.device("cpu")
@@ -136,6 +136,16 @@ def result(*, text: float, latent: float) -> Result:
         tokens_asked=10.0, latents_asked=4.0, lr=0.1, latent_weight=1.0, loss_scale=math.nan,
         seconds=1.0, own_seconds=1.0, data_seconds=0.0,
     )  # fmt: skip
+
+
+def test_the_losses_of_a_step_are_means_over_what_all_ranks_asked_for() -> None:
+    facts = dict.fromkeys(("own", "all", "data", "lr", "loss_scale"), 0.25)
+    facts |= {"step": 7, "tokens": 6, "latents": 4, "latent_weight": 2.0}
+    found = _result([12.0, 3.0, 0.5, 1.0, *map(float, range(len(SUMS)))], facts, 2)
+    assert (found.own_text, found.own_latent, found.own_loss) == (2.0, 0.75, 3.5)
+    assert (found.tokens_asked, found.latents_asked) == (12, 8)
+    assert (found.step, found.grad_norm, found.stop) == (7, 0.5, True)
+    assert found.sums == dict(zip(SUMS, range(len(SUMS)), strict=True))
 
 
 def test_upstreams_objective_hides_everything() -> None:
