@@ -20,6 +20,8 @@ TOGETHER = "tests/together"
 WAITING = ("benchmarks", "deploy", "live", "supervise")
 """Rooms of `tests/together` that start real processes and wait for them: not in the fixed part, but
 run where a folder of their name has a changed file. One named as a house runs with the house."""
+OF_JUDGE = ("parse", "rules")
+"""Rooms that import no house above the judge, and start no monitor: they run with the judge."""
 MAIN_JOB = f"{TOGETHER}/live/test_main_job.py"
 """What a user sees who starts the daemon: of the waiting rooms, in the fixed part."""
 EVERYTHING = ("tests/conftest.py", f"{TOGETHER}/conftest.py")
@@ -108,7 +110,7 @@ def own_tests(path: str) -> set[str] | None:
         return {room} if (ROOT / room).is_dir() else None
     if parts[0] in HOUSES:
         return {f"tests/{parts[0]}"}
-    if parts[0] == "together" and parts[1] in (*WAITING, *HOUSES):
+    if parts[0] == "together" and parts[1] in (*WAITING, *HOUSES, *OF_JUDGE):
         is_test = parts[-1].startswith("test_") and (ROOT / path).exists()
         return {path if is_test else f"{TOGETHER}/{parts[1]}"}
     return set() if parts[0] in ("together", Path(__file__).name) else None
@@ -119,7 +121,7 @@ def fixed_part() -> set[str]:
     found = {MAIN_JOB}
     for each in (ROOT / TOGETHER).iterdir():
         has_tests = each.match("test_*.py") or any(each.rglob("test_*.py"))
-        if has_tests and each.name not in (*WAITING, *HOUSES):
+        if has_tests and each.name not in (*WAITING, *HOUSES, *OF_JUDGE):
             found.add(f"{TOGETHER}/{each.name}")
     return found
 
@@ -140,10 +142,10 @@ def wanted(paths: Iterable[str]) -> set[str]:
             tests |= found
         else:
             return set()
-    for name in with_importers(houses):
-        tests |= {
-            each for each in (f"tests/{name}", f"{TOGETHER}/{name}") if (ROOT / each).is_dir()
-        }
+    houses = with_importers(houses)
+    rooms = [*houses, *(OF_JUDGE if "judge" in houses else ())]
+    found_in = {*(f"tests/{name}" for name in houses), *(f"{TOGETHER}/{room}" for room in rooms)}
+    tests |= {each for each in found_in if (ROOT / each).is_dir()}
     # A path and one below it: pytest 8 would take the lower one alone.
     return {each for each in tests if not any(str(up) in tests for up in Path(each).parents)}
 

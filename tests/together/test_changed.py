@@ -1,5 +1,6 @@
 """`tests/changed.py` runs what a change needs: tried in repositories with a file of each house."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -7,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.changed import with_importers
-from tests.together.houses import HOUSES, ROOT
+from tests.changed import OF_JUDGE, with_importers
+from tests.together.houses import HOUSES, ROOT, house_of
 
 FIXED = {
     *("tests/together/docs", "tests/together/monitor", "tests/together/test_contract.py"),
@@ -29,7 +30,7 @@ class Repository:
         for name, house in HOUSES.items():
             self.write(f"{house.path}/{house.folder}/__init__.py")
             self.write(f"tests/{name}/test_it.py")
-        for room in ("callback", "deploy", "docs", "live", "monitor", "supervise"):
+        for room in ("callback", "deploy", "docs", "live", "monitor", "rules", "supervise"):
             self.write(f"tests/together/{room}/test_it.py")
         for name in (
             "tests/together/test_contract.py",
@@ -100,6 +101,16 @@ def test_a_room_named_as_a_house_runs_with_it(repository: Repository) -> None:
     assert repository.run() == houses | FIXED | {"tests/together/callback"}
 
 
+@pytest.mark.parametrize("room", OF_JUDGE)
+def test_a_room_of_the_judge_imports_no_house_above_it(room: str) -> None:
+    below = {each.name for each in HOUSES["judge"].needed()}
+    for path in (ROOT / "tests/together" / room).glob("*.py"):
+        text = path.read_text("utf-8")
+        modules = re.findall(r"^(?:from|import) (ldlm_[\w.]+)", text, re.MULTILINE)
+        assert {house_of(name) for name in modules} - {None} <= below
+        assert "-m ldlm_monitor" not in text
+
+
 @pytest.mark.parametrize("how", ["committed", "staged", "not staged", "new", "moved away"])
 def test_a_file_counts_however_it_differs(repository: Repository, how: str) -> None:
     module = "trainer/ldlm_trainer/__init__.py"
@@ -129,7 +140,8 @@ def test_what_main_got_since_does_not_count(repository: Repository) -> None:
 
 def test_what_a_link_of_a_house_leads_to_is_of_the_house(repository: Repository) -> None:
     repository.write("rules/default.yml", "groups: []\n")
-    assert repository.run() == of("judge", "screen", "host", "finished", "service") | FIXED
+    houses = of("judge", "screen", "host", "finished", "service")
+    assert repository.run() == houses | FIXED | {"tests/together/rules"}
 
 
 def test_a_change_of_pages_runs_the_tests_that_read_them(repository: Repository) -> None:
@@ -155,6 +167,7 @@ def test_what_all_tests_depend_on_runs_everything(repository: Repository, name: 
         ("tests/together/live/test_daemon.py", "tests/together/live/test_daemon.py"),
         ("tests/together/live/conftest.py", "tests/together/live"),
         ("tests/together/callback/conftest.py", "tests/together/callback"),
+        ("tests/together/rules/test_it.py", "tests/together/rules/test_it.py"),
         ("deploy/wheels.sh", "tests/together/deploy"),
     ],
 )
