@@ -4,7 +4,7 @@ import pytest
 
 from ldlm_monitor.base.snapshot import RunView
 from ldlm_monitor.finished.backtest.decision_score import decision_of
-from tests.judge.core.test_tenses import EXIT_CODE_0, Log, order, rows, steps
+from tests.judge.core.test_tenses import EXIT_CODE_0, TRACEBACK, Log, order, rows, steps
 
 SKIP = "[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 65536, reducing to 32768"
 
@@ -62,6 +62,31 @@ def test_what_was_not_finite_has_passed_where_its_own_numbers_follow(
 ) -> None:
     log = Log().write(lines)
     assert (log.run.health, order(log.run)) == (health, "GO_ON")
+
+
+@pytest.mark.parametrize("ends", [[], [EXIT_CODE_0]], ids=["goes on", "finished"])
+def test_a_run_whose_evaluations_are_no_numbers_is_not_told_to_go_on(ends: list[str]) -> None:
+    lines = [*evaluated(1, 40, "NaN"), *evaluated(41, 80, "NaN"), *evaluated(81, 120, "NaN")]
+    log = Log().write(lines + ends)
+    assert (log.run.health, order(log.run)) == ("WARNING", "UNKNOWN")
+    assert log.run.decision is not None and "evaluation" in log.run.decision.reasons[0]
+
+
+def test_an_evaluation_that_is_a_number_again_says_that_the_run_may_go_on() -> None:
+    log = Log().write([*evaluated(1, 40, "NaN"), *evaluated(41, 80, "1.5")]).wait(5)
+    assert (log.run.health, log.run.decision) == ("HEALTHY", None)
+
+
+def test_an_evaluation_that_is_no_number_does_not_hide_what_a_failure_needs() -> None:
+    log = Log().write([*evaluated(1, 40, "NaN"), TRACEBACK, EXIT_1])
+    assert order(log.run) == "STOP"
+
+
+def evaluated(first: int, last: int, loss: str) -> list[str]:
+    return [*steps(first, last), f'{{"step": {last}, "eval_loss": {loss}}}']
+
+
+EXIT_1 = "ldlm-monitor run: the command ended with exit code 1"
 
 
 def test_what_an_earlier_launch_lost_says_nothing_of_the_next_one() -> None:

@@ -22,6 +22,7 @@ HEALTH: Final[tuple[Health, ...]] = ("HEALTHY", "WARNING", "UNHEALTHY", "CRITICA
 """Best to worst, at the indices of their `SEVERITIES`; the index is `ldlm_run_health`."""
 NONFINITE_ALERTS: Final = ("NonFiniteLoss", "NonFiniteGradient")
 FiringByRun = Mapping[str, Sequence[ActiveAlert[Expression]]]
+_ANSWERS_NO_CHECK: Final = ("ill", "untested", "finished_untested")  # rules that only say that a check failed
 _ILL: Final = frozenset({"stalled", "crashed", "killed"})  # states that are a reason by themselves
 
 
@@ -211,7 +212,7 @@ def decided_on(run: RunView, alert: str) -> str:
     check failed is no answer to its own.
     """
     found = run.decision
-    if found is None or (alert and found.rule == "ill"):
+    if found is None or (alert and found.rule in _ANSWERS_NO_CHECK):
         return ""
     answers = not alert or alert in NONFINITE_ALERTS
     return found.phrase if answers or found.decision != "GO_ON" else ""

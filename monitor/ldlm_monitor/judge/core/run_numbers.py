@@ -44,6 +44,8 @@ def numbers_of(run: TrainingRun) -> Numbers:
             return "skipped"
         if lost:
             return "partly"
+        if not run.values.is_finite("eval_loss"):
+            return "untested"
         return "passed" if run.values.nonfinite.are_of_update() else _as_logged(run)
     curve = run.curves().get("loss")
     sound = EARLY if curve is None else sum(map(math.isfinite, curve.means))

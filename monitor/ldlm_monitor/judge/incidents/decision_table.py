@@ -23,12 +23,13 @@ from ldlm_monitor.base.snapshot import Health
 from ldlm_monitor.base.text.yaml_loader import packaged_yaml
 
 Numbers = Literal[
-    "finite", "unseen", "missing", "never", "early", "lasting", "passed", "skipped", "partly"
-]
+    "finite", "unseen", "missing", "never", "early", "lasting",
+    "passed", "skipped", "partly", "untested",
+]  # fmt: skip
 """A run's loss: always a number; not logged; came regularly, and no longer; never a number; none
 since one of the first steps, before a checkpoint; none any more; one again; one, but many steps
 were skipped; not seen to be one in all that an update uses: a rank, a part or the gradient still is
-none, or comes and goes."""
+none, or comes and goes; always or again one, but that of the last evaluation is none."""
 ILL: Final[tuple[Health, ...]] = ("UNHEALTHY", "CRITICAL")  # with which no run goes on unseen
 OTHERS_SHARE: Final = 0.25
 """Share of a GPU's memory that other processes hold, from which an out-of-memory error is theirs.

@@ -130,6 +130,11 @@ class RunValues:
                 return kept.value
         return None
 
+    def is_finite(self, quantity: str) -> bool:
+        """Whether no rank's last value in this launch is NaN or infinite."""
+        found = (known[quantity] for known in self._by_rank.values() if quantity in known)
+        return all(math.isfinite(each.value) for each in found if each.order > self._launched)
+
     def quantities(self) -> Iterator[str]:
         """The quantities that were logged, each once for every rank."""
         return (name for name, _ in self._all())
