@@ -70,6 +70,28 @@ def test_a_step_that_falls_back_after_a_traceback_begins_an_attempt(tmp_path: Pa
     assert found(snapshot) == [(1, 59, "restarted"), (2, 29, "run ended")]
 
 
+@pytest.mark.parametrize("again", ["", "Loading checkpoint from /ckpt/300\n"], ids=["", "loads"])
+def test_an_epoch_that_falls_back_begins_one_where_no_line_has_a_step(
+    tmp_path: Path, again: str
+) -> None:
+    """The second crash is what is now: neither lines nor rows have a time."""
+    other = CRASH.replace("bad batch", "bad label")
+    text = parts(0, 60) + CRASH + again + parts(30, 55) + other
+    snapshot = judged(tmp_path / "a.log", text)
+    assert found(snapshot) == [(1, None, "restarted"), (2, None, "run ended")]
+    (run,) = snapshot.runs
+    assert run.decision is not None and "ValueError: bad label" in run.decision.reasons
+    (alert,) = [alert for alert in snapshot.alerts if alert.name == "TrainingCrashed"]
+    assert alert.position is not None and alert.position.line >= 90
+
+
+def parts(first: int, last: int) -> str:
+    return "".join(
+        f"{{'loss': {3 - part / 100:.4f}, 'grad_norm': 1.0, 'epoch': {part / 100}}}\n"
+        for part in range(first, last)
+    )
+
+
 def test_a_step_that_falls_back_in_each_epoch_begins_none(tmp_path: Path) -> None:
     """The step says little then, so the epoch is named."""
     text = epochs(0, 5) + CRASH + epochs(5, 101) + CRASH

@@ -119,6 +119,12 @@ class Attempts:
             return False
         return self._begin(self.number + 1, launched=True)
 
+    def begins_at_epoch(self, sample: Sample, *, over: bool) -> bool:
+        """As `begins_at`, for a sample without a step in a log that has none: its epoch falls."""
+        before, self.epoch = self.epoch, sample.epoch if sample.epoch is not None else self.epoch
+        falls = before is not None and sample.epoch is not None and sample.epoch < before
+        return falls and over and self._begin(self.number + 1, launched=True)
+
     def is_left_by_all(self, event: Event) -> bool:
         """Whether no rank trains on after a `run_started` or `run_finished` event.
 

@@ -176,8 +176,9 @@ class Lifecycle:
         if is_sign_of_life(sample.values):
             self._move("sign of life", at)
         elif sample.step is None:
-            if begins and self.ended:
-                self._move("launch", at)
+            might = (self._is_over and not self.steps) or (begins and self.ended)
+            if self.attempts.begins_at_epoch(sample, over=might):
+                self._launch(at)
                 self.goal.note(sample)
             # In a log without steps, numbers are the only progress, but for those of a summary.
             if self.goal.is_moved_by(sample) and not self.steps and not over:
