@@ -406,3 +406,24 @@ def test_where_lines_have_no_times_a_time_is_to_be_logged() -> None:
         "its lines have no times",
         "a time in each line",
     )
+
+
+def test_lines_that_count_in_place_of_bars_have_a_rhythm_of_their_own() -> None:
+    """A bar is drawn each second; then the log has a line each 100 steps."""
+    bars = [f"{step // 5}%|#| {step}/500 [00:10<01:00, 1.00it/s]" for step in range(1, 200)]
+    log = Log().write(bars)
+    log.write([f"step {step}/2000 | loss 2.5" for step in range(200, 2000, 100)], every=100)
+    assert log.changes == []
+    assert log.wait(1201).run.state == "stalled"
+
+
+def test_bars_beside_which_lines_come_keep_their_pace() -> None:
+    lines = [
+        text
+        for step in range(1, 200)
+        for text in (
+            f"{step // 20}%|#| {step}/2000 [00:10<01:00, 1.00it/s]",
+            *([f"step {step}/2000 | loss 2.5"] if step % 10 == 0 else []),
+        )
+    ]
+    assert Log().write(lines).wait(61).run.state == "stalled"

@@ -242,6 +242,44 @@ def test_a_bar_counts_that_follows_a_record_longer_than_what_is_read_at_once(
     assert times == [END - 103, END - 90, END]
 
 
+def plain(step: int, description: str = "", total: int = 900, every: int = 10) -> str:
+    clock = f"{step * every // 60:02d}:{step * every % 60:02d}"
+    return f"{description}{step * 100 // total:3d}%|▏| {step}/{total} [{clock}<30:00, 10.0s/it]"
+
+
+@pytest.mark.parametrize("end", ["\r", "\n"])
+@pytest.mark.parametrize("description", ["", "Epoch 1: "])
+def test_bars_before_the_first_line_with_a_time_are_placed_by_their_elapsed_seconds(
+    description: str, end: str, tmp_path: Path
+) -> None:
+    bars = end.join(plain(step, description) for step in range(1, 31))
+    evaluation = end.join(plain(step, "", 20, 2) for step in range(1, 21))
+    lines = f"{end}2026-01-29 10:05:00+00:00 INFO saved\n2026-01-29 10:06:00+00:00 INFO saved\n"
+    log = written(tmp_path / LOG, bars + end + evaluation + lines)
+    found = {
+        int(each.split(b"/900")[0].rpartition(b" ")[2]): when
+        for when, chunk, _ in place([log], RunNames()).play()
+        for each in chunk.data.splitlines()
+        if b"/900" in each
+    }
+    last = SAVED_AT - 2
+    assert found == {step: last - 10 * (30 - step) for step in range(1, 31)}
+
+
+SAVED_AT = 1_769_681_100.0  # 10:05:00 UTC
+
+
+@pytest.mark.parametrize("end", ["\r", "\n"])
+def test_bars_between_two_lines_with_a_time_are_spread_between_them(
+    end: str, tmp_path: Path
+) -> None:
+    bars = end.join(plain(step) for step in range(1, 101)) + end
+    text = f"2026-01-29 10:05:00+00:00 INFO a\n{bars}\n2026-01-29 10:15:00+00:00 INFO b\n"
+    log = written(tmp_path / LOG, text)
+    times = [when - SAVED_AT for when, chunk, _ in place([log], RunNames()).play()]
+    assert len(times) > 50 and max(b - a for a, b in pairwise(times)) < 30
+
+
 LINE = 10
 """Bytes of each line of a file that was followed before."""
 

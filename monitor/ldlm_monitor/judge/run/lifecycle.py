@@ -9,7 +9,7 @@ from ldlm_monitor.base.names import ENDED_STATES
 from ldlm_monitor.base.records import Event, Heartbeat, Position, SampleBlock, TimedRows
 from ldlm_monitor.judge.run.attempts import Attempts
 from ldlm_monitor.judge.run.endings import STRAY_SECONDS, End, EndingTracker, end_by
-from ldlm_monitor.judge.run.file_rows import FileRows, FileSteps
+from ldlm_monitor.judge.run.file_rows import FileRows, FileSteps, ValueSource
 from ldlm_monitor.judge.run.goals import StepGoal
 from ldlm_monitor.judge.run.pace import LATE, LONGEST_SKIP, Pace, advances, is_sign_of_life
 from ldlm_monitor.judge.run.places import Places
@@ -50,6 +50,7 @@ class Lifecycle:
         self._stalled = self._late = self._training = False
         self._highest_step, self._stride = -1, 0
         self._is_saved = self._was_done = False
+        self._is_drawn: bool | None = None  # whether bars alone have advanced it
         self._places = Places()
         self.ending, self.attempts, self.goal = EndingTracker(), Attempts(self.steps), StepGoal()
 
@@ -193,12 +194,21 @@ class Lifecycle:
             if not self._stride and sample.step == self.progress_step and sample.source != "bar":
                 # A counter that has never counted shows no progress, and no hang.
                 self._move("sign of life", at)
+            if sample.step > self._highest_step:
+                self._follow_writer(rows.source)
             self._step(sample.step, rows.key, sample.position, at)
             if sample.step == self._highest_step:
                 self.goal.observe(sample.step, sample.values, self._stride)
         moves = advanced != (self.last_progress_at, self.progress_position)
         self._places.observe(sample, self._stride, moves=moves, ends_epoch=self.goal.ends_epoch)
         return begins or rows.fall == "anew" or (after_death and not self.steps)
+
+    def _follow_writer(self, source: ValueSource) -> None:
+        """Learn another pace where lines count on in place of bars, which drew each step."""
+        is_drawn = source is ValueSource.BAR
+        if self._is_drawn and not is_drawn:
+            self.pace.forget_gaps()
+        self._is_drawn = is_drawn if self._is_drawn is None else self._is_drawn and is_drawn
 
     def only_advances(self, found: Sequence[TimedRows]) -> bool:
         """Whether rows only advance the run, with rising steps in each file: it is running, and

@@ -123,6 +123,11 @@ class Pace:
             del self._longest[bisect_left(self._longest, gap)]
         self._equal += come.count(usual) - gone.count(usual)
 
+    def forget_gaps(self) -> None:
+        """Learn the gaps anew: another writer counts the steps, each so many."""
+        self._recent.clear()
+        self._longest, self._usual, self._equal = [], math.inf, 0
+
     def _find_longest(self) -> None:
         ranked = sorted(self._recent)
         self._usual = ranked[-min(_LONGEST, len(ranked))]

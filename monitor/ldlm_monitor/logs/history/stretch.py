@@ -1,17 +1,24 @@
 """A part of a file, and the times of what it holds: of its lines, rows and steps."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 
 from ldlm_monitor.base.chunk import Chunk, ClockMark
-from ldlm_monitor.logs.history.arrival_times import StepClock, Timeline, from_rows, from_steps
+from ldlm_monitor.logs.history.arrival_times import (
+    StepClock,
+    Timeline,
+    from_bars,
+    from_rows,
+    from_steps,
+)
 from ldlm_monitor.logs.history.file_head import Form, form_of
 from ldlm_monitor.logs.history.line_clock import BEFORE_SECONDS, Place, with_ends
 from ldlm_monitor.logs.history.row_moments import has_times, row_moments
-from ldlm_monitor.logs.parse import clock_marks, timed_reader_of
+from ldlm_monitor.logs.parse import bar_clocks, clock_marks, timed_reader_of
 from ldlm_monitor.logs.parse.blocks import BLOCK_SECONDS
 from ldlm_monitor.logs.parse.jsonl import EARLIEST, LATEST
 from ldlm_monitor.logs.parse.stamps import Stamp, placed, stamps
@@ -73,11 +80,15 @@ class Stretch:
 
         Of more than `_MOST_TIMES`, every second one is left out, again and again. `spread`: lines
         without a time are spread over the time up to `BEFORE_SECONDS` before the line below them:
-        where only a launcher prints times, errors come with its report of them.
+        where only a launcher prints times, errors come with its report of them. Bars come by their
+        elapsed seconds, of which the last are those `BEFORE_SECONDS`.
         """
         kept: list[Stamp] = []
         ends: dict[int, int] = {}
+        clocks = _BarClocks()
         for chunk in self.chunks():
+            if spread:
+                clocks.read(chunk)
             for stamp in stamps(chunk.data, chunk.offset):
                 if kept and 0 <= stamp.when - kept[-1].when < apart:
                     ends[kept[-1].offset] = stamp.offset
@@ -90,10 +101,15 @@ class Stretch:
         lines = placed(kept, self.written_at, _ahead_here, is_last=is_last)
         if spread:
             lines = with_ends(lines, self.ends)
-        found = lines[:1]
-        for (first, since), (last, until) in pairwise(lines):
+        above = self.start, -math.inf
+        found: list[tuple[int, float]] = []
+        for (first, since), (last, until) in pairwise((above, *lines)):
             if spread:
-                found += self._spread(ends.get(first, first), since, last, until - BEFORE_SECONDS)
+                below = until - BEFORE_SECONDS
+                bars = clocks.places(first, since, last, below)
+                is_between = found and not bars
+                others = self._spread(ends.get(first, first), since, last, below)
+                found += others if is_between else bars
             found.append((last, until))
         return found
 
@@ -161,6 +177,44 @@ class Stretch:
                     del offsets[1::2]
                     apart = (offsets[-1] - self.start) // len(offsets)
         return offsets[:-1] if offsets[-1] >= self.stop else offsets
+
+
+class _BarClocks:
+    """The bars of a text, of one total at least a second apart."""
+
+    def __init__(self) -> None:
+        self._marks: list[tuple[int, int, ClockMark]] = []  # offset, total, mark
+        self._seconds: dict[int, float | None] = {}
+
+    def read(self, chunk: Chunk) -> None:
+        """Add the bars of the next bytes."""
+        for total, mark in bar_clocks(chunk.data, chunk.offset):
+            if self._seconds.get(total) != mark.elapsed:
+                self._seconds[total] = mark.elapsed
+                self._marks.append((mark.offset, total, mark))
+        while len(self._marks) > _MOST_TIMES:
+            del self._marks[1::2]
+
+    def places(self, first: int, since: float, last: int, until: float) -> list[Place]:
+        """Offset and time (Unix s) of bars between `first` and `last`, the last one at `until`.
+
+        Of several totals, those of the one that took longest: the training's, between which an
+        evaluation has bars of its own.
+        """
+        by_total: dict[int, list[ClockMark]] = {}
+        begin = bisect_left(self._marks, (first, 0))
+        for _, total, mark in self._marks[begin : bisect_left(self._marks, (last, 0))]:
+            by_total.setdefault(total, []).append(mark)
+        longest = max(by_total.values(), key=_elapsed, default=[])
+        placed = from_bars(longest, until) if len(longest) > 1 else None
+        if placed is None:
+            return []
+        begun, *bars = placed[0].places  # what stands above the first line came as its bars began
+        return [begun, *bars] if since == -math.inf else [each for each in bars if each[1] > since]
+
+
+def _elapsed(marks: Sequence[ClockMark]) -> float:
+    return max(mark.elapsed or 0.0 for mark in marks)
 
 
 def _ahead_here(shown: float, again: bool) -> float:

@@ -8,7 +8,7 @@ first pass; `timed_reader_of` gives the reader that finds the times in files of 
 
 from ldlm_monitor.logs.parse.definitions import load as load_formats
 from ldlm_monitor.logs.parse.definitions import packaged_files as packaged_formats
-from ldlm_monitor.logs.parse.parser import ParseCounters, Parser, clock_marks
+from ldlm_monitor.logs.parse.parser import ParseCounters, Parser, bar_clocks, clock_marks
 from ldlm_monitor.logs.parse.readers import (
     READERS,
     framing_named,
@@ -22,6 +22,7 @@ __all__ = [
     "READERS",
     "ParseCounters",
     "Parser",
+    "bar_clocks",
     "clock_marks",
     "framing_named",
     "framing_of",

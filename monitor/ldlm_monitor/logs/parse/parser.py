@@ -31,6 +31,12 @@ _ROW = compile_pattern(
 )
 
 
+# A bar of tqdm's of any description, for `bar_clocks`.
+_ANY_BAR = compile_pattern(
+    r"\d{1,3}%\|[^|\r\n]*\| *(?P<step>\d{1,18})/(?P<total>\d{1,18}) \[(?P<elapsed>\d[\d:]*)[<,]"
+)
+
+
 @dataclass(slots=True)
 class ParseCounters:
     """Counts since the parser was made.
@@ -222,6 +228,21 @@ def clock_marks(data: bytes, offset: int = 0, *, rows: bool = False) -> list[Clo
             alike, begin = marks_alike(data, drawn + 1, data[at:drawn]) or ((), begin)
             marks += [ClockMark(offset + at, *mark, inner=training is None) for at, *mark in alike]
     return marks
+
+
+def bar_clocks(data: bytes, offset: int = 0) -> Iterator[tuple[int, ClockMark]]:
+    """Total and mark of each bar of any description in a text, in order.
+
+    `data` begins at byte `offset` of the file; a mark's is that of the record with the bar.
+    """
+    if b"%|" not in data:
+        return
+    for match in _ANY_BAR.finditer(data):
+        start, _ = match.span()
+        before = max(data.rfind(b"\r", 0, start), data.rfind(b"\n", 0, start))
+        step, total, elapsed = texts(match)
+        seconds = _seconds(elapsed or b"0")
+        yield int(total or 0), ClockMark(offset + before + 1, int(step or 0), seconds)
 
 
 @cache
