@@ -280,6 +280,25 @@ def test_bars_between_two_lines_with_a_time_are_spread_between_them(
     assert len(times) > 50 and max(b - a for a, b in pairwise(times)) < 30
 
 
+def test_a_bar_that_stands_still_does_so_from_its_last_elapsed_second_on(tmp_path: Path) -> None:
+    bars = "\r".join(plain(step) for step in range(31))
+    head = "2026-01-29 10:05:00+00:00 INFO a\n"
+    log = written(tmp_path / LOG, f"{head}{bars}\n2026-01-29 12:00:00+00:00 INFO still here\n")
+    last = max(when for when, chunk, _ in place([log], RunNames()).play() if b"%" in chunk.data)
+    assert last - SAVED_AT == 300
+
+
+def test_bars_go_on_from_line_to_line(tmp_path: Path) -> None:
+    parts = ["\r".join(plain(step) for step in range(begin, begin + 30)) for begin in (1, 31)]
+    stamps = ("10:05:00", "10:10:10", "10:30:00")
+    lines = [f"\n2026-01-29 {stamp}+00:00 INFO a\n" for stamp in stamps]
+    log = written(tmp_path / LOG, "".join((lines[0], parts[0], lines[1], parts[1], lines[2])))
+    times = [
+        when - SAVED_AT for when, chunk, _ in place([log], RunNames()).play() if b"%" in chunk.data
+    ]
+    assert times == [float(10 * step) for step in range(1, 61)]
+
+
 LINE = 10
 """Bytes of each line of a file that was followed before."""
 

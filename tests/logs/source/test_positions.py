@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Never
@@ -160,6 +161,77 @@ def test_a_copy_in_the_place_of_a_file_goes_on_where_that_was(reading, restarted
     assert reader.notices() == ["copied"]
     append(log, lines(20, 22))
     assert reader.look() == expected(20, 22)
+
+
+def rows(start: int, stop: int) -> bytes:
+    return b"".join(b"step %d loss 2.%03d\n" % (step, 999 - step) for step in range(start, stop))
+
+
+def expected_rows(start: int, stop: int) -> list[bytes]:
+    return rows(start, stop).splitlines()
+
+
+def edited(log: Path, edit: Callable[[bytes], bytes]) -> None:
+    """As `sed -i` does: a new file with other text takes the name, and the old one is deleted."""
+    copy = log.with_name("sedXXXX")
+    copy.write_bytes(edit(log.read_bytes()))
+    copy.replace(log)
+
+
+EDITS = {
+    "longer": lambda text: text.replace(b"loss", b"the loss", 3),
+    "shorter": lambda text: text.replace(b"step 1 ", b"", 3),
+    "without a line": lambda text: text.replace(rows(3, 4), b""),
+    "at its end": lambda text: text.replace(rows(96, 97), b"# removed\n"),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+def test_an_edited_log_goes_on_behind_the_last_lines_that_were_read(reading, log, edit):
+    append(log, rows(0, 100))
+    reader = reading(log)
+    reader.look()
+    edited(log, edit)
+    assert (reader.look(), reader.notices()) == ([], ["copied"])
+    append(log, rows(100, 102))
+    assert reader.look() == expected_rows(100, 102)
+    assert reader.chunks[-1].line == log.read_bytes().count(b"\n") - 1
+
+
+def test_what_was_written_beside_an_edit_comes_once(reading, log):
+    append(log, rows(0, 100))
+    reader = reading(log)
+    reader.look()
+    append(log, rows(100, 103))
+    edited(log, lambda text: b"# edited\n" + text + rows(103, 105))
+    assert reader.look() == expected_rows(100, 105)
+    assert reader.look() == []
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda text: rows(0, 40),  # another launch of the same program
+        lambda text: text.replace(b"loss", b"cost"),  # no line is left
+        lambda text: b"launch 2\n" + rows(0, 10) + text[-60:] + rows(20, 60),
+    ],
+)
+def test_a_log_without_the_last_lines_that_were_read_is_another_one(reading, log, edit):
+    append(log, rows(0, 100))
+    reader = reading(log)
+    reader.look()
+    edited(log, edit)
+    assert len(reader.look()) == log.read_bytes().count(b"\n")
+    assert reader.notices() == ["replaced"]
+
+
+def test_rows_that_are_all_the_same_show_no_place_in_an_edited_log(reading, log):
+    same = b"loss 100.0\n" * 200
+    append(log, b"launch 1\n" + same)
+    reader = reading(log)
+    reader.look()
+    edited(log, lambda _: b"launch 2\n" + same + same)
+    assert reader.look()[0] == b"launch 2"
 
 
 def test_a_new_launch_with_the_same_banner_is_no_copy(reading, log):

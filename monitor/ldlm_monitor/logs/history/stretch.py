@@ -185,6 +185,7 @@ class _BarClocks:
     def __init__(self) -> None:
         self._marks: list[tuple[int, int, ClockMark]] = []  # offset, total, mark
         self._seconds: dict[int, float | None] = {}
+        self._placed: dict[int, tuple[float, float]] = {}  # by total: elapsed of the last, and time
 
     def read(self, chunk: Chunk) -> None:
         """Add the bars of the next bytes."""
@@ -196,21 +197,32 @@ class _BarClocks:
             del self._marks[1::2]
 
     def places(self, first: int, since: float, last: int, until: float) -> list[Place]:
-        """Offset and time (Unix s) of bars between `first` and `last`, the last one at `until`.
+        """Offset and time (Unix s) of bars between `first` and `last`, at `since` to `until`.
 
-        Of several totals, those of the one that took longest: the training's, between which an
-        evaluation has bars of its own.
+        They go on from the one before, or begin at `since`; above the first line, the last one
+        comes at `until`. Of several totals, those of the one that took longest: the training's,
+        between which an evaluation has bars of its own.
         """
         by_total: dict[int, list[ClockMark]] = {}
         begin = bisect_left(self._marks, (first, 0))
         for _, total, mark in self._marks[begin : bisect_left(self._marks, (last, 0))]:
             by_total.setdefault(total, []).append(mark)
-        longest = max(by_total.values(), key=_elapsed, default=[])
-        placed = from_bars(longest, until) if len(longest) > 1 else None
+        total = max(by_total, key=lambda each: _elapsed(by_total[each]), default=0)
+        marks = by_total.get(total, [])
+        placed = from_bars(marks, until) if len(marks) > 1 else None
         if placed is None:
             return []
-        begun, *bars = placed[0].places  # what stands above the first line came as its bars began
-        return [begun, *bars] if since == -math.inf else [each for each in bars if each[1] > since]
+        begun, *bars = placed[0].places
+        if since == -math.inf:  # what stands above the first line came as its bars began
+            bars.insert(0, begun)
+        else:
+            begins, (seconds, at) = _elapsed(marks[:1]), self._placed.get(total, (0.0, since))
+            goes_on = at + begins - seconds if begins >= seconds else since + begins
+            earlier = min(max(goes_on, since) - (begun[1] + begins), 0.0)
+            bars = [(place, when + earlier) for place, when in bars if when + earlier > since]
+        if bars:
+            self._placed[total] = _elapsed(marks[-1:]), bars[-1][1]
+        return bars
 
 
 def _elapsed(marks: Sequence[ClockMark]) -> float:

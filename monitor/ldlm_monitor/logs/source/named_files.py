@@ -27,7 +27,7 @@ from ldlm_monitor.logs.source.open_files import (
     FollowedName,
 )
 from ldlm_monitor.logs.source.recalled import Recalled
-from ldlm_monitor.logs.source.rotations import files_since, is_copied_by, is_copy_of, leave_rest
+from ldlm_monitor.logs.source.rotations import files_since, is_copied_by, is_copy_of, leave_rest, place_in_edited
 from ldlm_monitor.logs.source.tail import Tail
 
 LINGER_SECONDS = 3600.0
@@ -230,6 +230,9 @@ class NamedFiles:
         elif old is not None and is_copied_by(old, descriptor):
             tail.continue_at(old.position())
             leave_rest(old)
+            return tail, True
+        elif old is not None and (place := place_in_edited(old, descriptor)) is not None:
+            tail.start_at(place)
             return tail, True
         elif before is not None and before.same_content(descriptor):
             tail.continue_at(before.position())

@@ -3,7 +3,7 @@
 import errno
 from pathlib import Path
 
-from ldlm_monitor.logs.source.file_identity import COPY_BYTES
+from ldlm_monitor.logs.source.file_identity import COPY_BYTES, WINDOW_BYTES
 from ldlm_monitor.logs.source.file_system import key_of
 from ldlm_monitor.logs.source.rotated_files import rotated_beside
 from ldlm_monitor.logs.source.tail import Tail
@@ -11,6 +11,11 @@ from ldlm_monitor.logs.source.tail import Tail
 REST_BYTES = 8 * 1024 * 1024
 """If a file has more unread bytes, its copy is read from the start. A choice, as much as a turn
 reads (`follower.TURN_BYTES`): comparing more delays the other files."""
+
+
+LEAST_LINES = 3
+"""Different lines that an edited log must have of the old one's last KiB, and half of them. A
+choice: of fewer, other logs have some, too."""
 
 
 def files_since(last: Tail, place: Path) -> list[Path] | None:
@@ -56,6 +61,46 @@ def is_copied_by(tail: Tail, descriptor: int) -> bool:
     if tail.descriptor is None:
         return len(copied) == rest
     return disk.pread(tail.descriptor, rest, offset) == copied
+
+
+def place_in_edited(tail: Tail, descriptor: int) -> int | None:
+    """Where to go on in the file behind `descriptor`, if it is that of `tail`, edited.
+
+    `sed -i` and editors write a new file and rename it over the old one. It goes on behind the
+    last lines of the old one, most of which it must have: a log of another launch has none of
+    them. None for that, and where the old file can be read no more. Raises `OSError`.
+    """
+    disk, old = tail.disk, tail.descriptor
+    if old is None or tail.splitter.framed or tail.fingerprint.position < COPY_BYTES:
+        return None
+    status = disk.fstat(old)
+    if status.st_nlink:
+        return None
+    window = disk.pread(old, WINDOW_BYTES, max(status.st_size - WINDOW_BYTES, 0))
+    size = disk.fstat(descriptor).st_size
+    begin = max(size - REST_BYTES, 0)
+    found = _behind(window.split(b"\n")[1:-1], disk.pread(descriptor, size - begin, begin))
+    return None if found is None else begin + found
+
+
+def _behind(lines: list[bytes], text: bytes) -> int | None:
+    """The index in `text` behind the last of `lines`; None if it has not most of them together.
+
+    A last line that was edited counts as the one that now stands there.
+    """
+    least = max(len(set(lines)) // 2, LEAST_LINES)
+    for edited, line in enumerate(reversed(lines)):
+        before = lines[: len(lines) - edited]
+        if len(set(before)) < least:
+            return None
+        at = text.rfind(b"\n" + line + b"\n")
+        near = set(text[max(at - 2 * WINDOW_BYTES, 0) : at + len(line) + 1].split(b"\n"))
+        if at >= 0 and len(near.intersection(before)) >= least:
+            end = at + len(line) + 2
+            for _ in range(edited):
+                end = text.find(b"\n", end) + 1 or end
+            return end
+    return None
 
 
 def leave_rest(tail: Tail) -> None:
