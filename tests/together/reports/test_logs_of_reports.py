@@ -206,6 +206,24 @@ def skipping() -> Iterable[str]:
         yield f"{stamp} {{'loss': {loss}, 'learning_rate': 2.8e-05, 'epoch': 1.{step:02d}}}"
 
 
+def skipping_stands_still() -> Iterable[str]:
+    yield f"[INFO|trainer.py:1147] {at(0)},000 >> ***** Running training *****"
+    for part in range(41):
+        clock = f"{part * 108 // 3600}:{part * 108 // 60 % 60:02d}:{part * 108 % 60:02d}"
+        bar = f"{part:3d}%|###   | {part * 1600}/160000 [{clock}<1:48:00, 14.81it/s]"
+        yield f"Skipping the first batches: {bar}"
+    yield f"[WARNING|x.py:1] {at(3 * 3600)},000 >> still here"
+
+
+def deepspeech() -> Iterable[str]:
+    """The step is that of an epoch, and the same after each."""
+    for epoch in range(60):
+        level = 4 + 20 / (1 + epoch)
+        line = "Epoch {} | {} | Elapsed Time: 2:43:34 | Steps: {} | Loss: {:.6f}"
+        yield line.format(epoch, "  Training", 6275, near(level, epoch))
+        yield line.format(epoch, "Validation", 784, near(level - 0.4, epoch))
+
+
 REPORTS = {
     "trl 6702: a step that the loss hides": Report(
         filtered_loss, "WARNING", "GO_ON", frozenset({"NonFiniteGradient"}), words=("(over)",)
@@ -299,6 +317,13 @@ REPORTS = {
     "transformers 11284: batches are skipped for three hours": Report(
         skipping, "HEALTHY", "GO_ON", never=("critical",)
     ),
+    "transformers 11284: the bar of skipped batches stands still": Report(
+        skipping_stands_still,
+        "WARNING",
+        "UNKNOWN",
+        frozenset({"TrainingStalled"}),
+    ),
+    "DeepSpeech 3620: one line an epoch": Report(deepspeech, "HEALTHY", "GO_ON"),
 }
 
 
