@@ -133,7 +133,7 @@ class Transition:
     If the alert belongs to an incident, `incident` is its id (`IncidentView.id`) and `cause`
     its first cause as text (kind, rank, host, confidence). If the rule gives no rank, the label
     `rank` is the one that the incident names; `identity` is then the key without that label.
-    `health`: the run's level, of `snapshot.Health`.
+    `health`: the run's level, of `snapshot.Health`. `headline`: the change in one line.
     """
 
     time: float | None
@@ -152,6 +152,7 @@ class Transition:
     incident: str | None = None
     identity: str = ""
     health: str = ""
+    headline: str = ""
 
     @property
     def key(self) -> str:

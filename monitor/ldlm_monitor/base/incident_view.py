@@ -113,6 +113,21 @@ class DecisionView(View):
     evidence: tuple[Position, ...] = ()
     rule: str
     if_wrong: str
+    do: str = Field(default="", description="its rule's words for it, in one line")
+
+    @property
+    def todo(self) -> str:
+        """What to do in a few words, such as `roll back to 50`."""
+        to = "" if self.rollback_step is None else f" to {self.rollback_step}"
+        words: dict[DecisionWord, str] = {
+            "GO_ON": "go on",
+            "RESTART": "restart",
+            "RESTART_WITHOUT": f"restart without {self.node or 'its node'}",
+            "ROLLBACK": f"roll back{to}",
+            "STOP": "stop and mend it",
+            "UNKNOWN": "read its log",
+        }
+        return self.do or words[self.decision]
 
     @property
     def order(self) -> str:

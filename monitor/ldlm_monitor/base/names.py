@@ -18,6 +18,9 @@ EndReason: TypeAlias = Literal[
 """What shows that a run is over: all its steps or epochs, words of its log, its process's exit
 code, an exception or signal, or that nobody writes its log any more."""
 
+STALL_ALERT, RUN_FINISHED = "TrainingStalled", "RunFinished"
+"""Names of the alerts that a run takes no step, and that it has finished, which is no trouble."""
+
 RUN_PREFIX = "ldlm-monitor run:"
 """Follows the time in each line of `ldlm-monitor run` itself in the log that it keeps, the first
 line among them; `parse/data/events/relay.yml` reads these lines."""

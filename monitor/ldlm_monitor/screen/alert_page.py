@@ -173,7 +173,8 @@ class AlertsPage(DetailPage[AlertItem]):
         run = next(
             (run for run in self._pages.snapshot.runs if run.name == self.run_of(item)), None
         )
-        now = (decided_on(run, item.name) if run is not None and run.reasons else "") or own
+        decided = decided_on(run, item.name) if run is not None and run.reasons else None
+        now = decided.phrase if decided is not None else own
         for head, text, style in (
             ("what", of.annotations.get("summary"), ""),
             ("why", of.annotations.get("description"), ""),

@@ -6,6 +6,7 @@ from textual.containers import Vertical
 from ldlm_monitor.base.queries import LogLine, LogQuery
 from ldlm_monitor.base.snapshot import RunView
 from ldlm_monitor.base.text.format import local_time, number
+from ldlm_monitor.judge.core.run_health import what_now
 from ldlm_monitor.screen import ranks
 from ldlm_monitor.screen.chart import Chart, draw_chart, marks_of
 from ldlm_monitor.screen.draw import CURVES, HEALTH_STYLE, Line, StyledSpan, labelled, safe, wrap
@@ -83,8 +84,8 @@ class RunCard(Vertical):
             lines += labelled("why", safe(text, glyphs), inner, style)
             for reason in run.reasons[1:3]:  # a choice: more displace the chart
                 lines += labelled("", safe(reason.text, glyphs), inner, "dim")
-            if found.todo:
-                lines += labelled("to do", safe(found.todo, glyphs), inner, "title")
+            if todo := what_now(run, self._pages.snapshot.alerts):
+                lines += labelled("to do", safe(todo, glyphs), inner, "title")
             if found.tries:
                 lines += labelled("try", safe(found.tries, glyphs), inner, "dim")
         lines += ranks.verdict(run, glyphs)

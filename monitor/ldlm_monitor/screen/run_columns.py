@@ -25,7 +25,7 @@ from ldlm_monitor.screen.page_context import (
     speed,
     whole_duration,
 )
-from ldlm_monitor.screen.triage import middle_cut, since, why
+from ldlm_monitor.screen.triage import middle_cut, row_text, since, why
 
 SPARK = 16  # values, a cell each. A choice: fewer hide the shape of a loss, more displace columns
 _LEAST_NAME, _MOST_NAME = 10, 32  # cells. A choice: fewer make names alike, more displace reasons
@@ -171,10 +171,12 @@ def _why(facts: RunRow, width: int, *, shows_state: bool) -> Line:
     if until := muted(run.name, context.held_back):
         return [StyledSpan(f"muted until {until}", "info")]
     if run.reasons:
-        found = why(run, context.snapshot).line(width, context.glyphs)
+        found = row_text(why(run, context.snapshot), width, context.glyphs)
         return [StyledSpan(found, HEALTH_STYLE[run.health])]
     if unjudged := run.unjudged(local_time):
         return [StyledSpan(unjudged, "dim")]
+    if run.ended_at is not None:
+        return [StyledSpan(row_text(why(run, context.snapshot), width, context.glyphs), "dim")]
     return [] if shows_state or run.state == "running" else [StyledSpan(run.state, "dim")]
 
 

@@ -8,9 +8,11 @@ from itertools import chain
 
 from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.base.chunk import Chunk
+from ldlm_monitor.base.incident_view import IncidentView
 from ldlm_monitor.base.points import RETENTION, Point
 from ldlm_monitor.base.records import Event, Record, SampleBlock, TimedRows
 from ldlm_monitor.base.snapshot import AlertView, HostView, RunView, Snapshot
+from ldlm_monitor.judge.core.change_headlines import ChangeHeadlines
 from ldlm_monitor.judge.core.evaluation_schedule import EvaluationSchedule, EvaluationThrottle
 from ldlm_monitor.judge.core.explanation import EvidenceFinder, Explainer, facts_from, with_rank
 from ldlm_monitor.judge.core.packaged_rules import packaged_set
@@ -76,6 +78,7 @@ class Monitor:
         self._health = HealthBook(self.runs, self._incidents, self._last_word)
         self._past, self._checks = PastAlerts(), checks_of(rules or packaged_set())
         self._explainer = Explainer(self._incidents, self._health)
+        self._headlines = ChangeHeadlines(self.look)
         self._detectors = DetectorsByRun()
         self._events = RecentRecords[Event](RECENT, lambda event: event.run)
         self._throttle, self._timed = EvaluationThrottle(), True
@@ -232,7 +235,8 @@ class Monitor:
         found = self.engine.carry_over(alerts, starts, self.clock)
         self._changed()
         attached = (self.evidence.attach(each, self.engine.asks) for each in found)
-        return [self._explainer.transition(each, self.clock) for each in attached]
+        explained = [self._explainer.transition(each, self.clock) for each in attached]
+        return self._headlines.attach(explained)
 
     def forget_ended(self, kept: int) -> None:
         """Drop the runs whose series ended first, but for the last `kept` of them."""
@@ -261,6 +265,16 @@ class Monitor:
             points=tuple(chain(*chain(*self._points(self.clock).values()))),
             curves={run.name: run.curves() for run in self.runs},
         )
+
+    def look(self, name: str) -> tuple[RunView | None, Sequence[IncidentView]]:
+        """A run (None: unknown) and its incidents as of now, with their decisions."""
+        if (run := self.runs.get(name)) is None:
+            return None, ()
+        events = self._events.of_run(name)
+        incidents, (view,) = decided(
+            self._incidents, self.runs, (self._view(run),), events, self.clock, name=name
+        )
+        return view, incidents
 
     def _view(self, run: TrainingRun) -> RunView:
         health, gauges = self._health.of(run.name), self._detectors.run_gauges(run.name)
@@ -396,6 +410,7 @@ class Monitor:
             self._incidents.take_alert(each, at)
         self._health.update(self.engine.firing(), at, touched)
         transitions = [self._explainer.transition(each, at) for each in transitions]
+        transitions = self._headlines.attach(transitions)
         for each in transitions:
             self._past.take(each)
         self._transitions.extend(each for each in transitions if not each.is_heartbeat)

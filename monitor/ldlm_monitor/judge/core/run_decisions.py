@@ -22,12 +22,14 @@ def decided(
     runs: Iterable[RunView],
     events: Iterable[Event],
     at: float,
+    *,
+    name: str | None = None,
 ) -> tuple[tuple[IncidentView, ...], tuple[RunView, ...]]:
     """The incidents at `at` (Unix seconds) and the runs, all with their decisions.
 
-    `events`: the newest of all runs, the newest last.
+    `events`: the newest of all runs, the newest last. `name`: only the incidents of this run.
     """
-    incidents, found = book.views(at), list[IncidentView]()
+    incidents, found = book.views(at, name), list[IncidentView]()
     for each in incidents:
         run = fleet.get(each.run)
         more = (

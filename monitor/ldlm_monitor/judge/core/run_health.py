@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Final
 
 from ldlm_monitor.base.alert import alert_key
+from ldlm_monitor.base.incident_view import DecisionView
 from ldlm_monitor.base.names import PAST_TIMES, severity_rank
 from ldlm_monitor.base.points import Point
 from ldlm_monitor.base.records import Event
@@ -205,17 +206,17 @@ def _rank(severity: str) -> int:
     return max(severity_rank(severity), 0)
 
 
-def decided_on(run: RunView, alert: str) -> str:
-    """The run's decision about an alert ("": about its incident); "" where it answers another.
+def decided_on(run: RunView, alert: str) -> DecisionView | None:
+    """The run's decision about an alert ("": about its incident); None where it answers another.
 
     A decision to go on is about numbers that were not finite, and answers no other alert; that a
     check failed is no answer to its own.
     """
     found = run.decision
     if found is None or (alert and found.rule in _ANSWERS_NO_CHECK):
-        return ""
+        return None
     answers = not alert or alert in NONFINITE_ALERTS
-    return found.phrase if answers or found.decision != "GO_ON" else ""
+    return found if answers or found.decision != "GO_ON" else None
 
 
 def what_now(run: RunView, alerts: Sequence[AlertView]) -> str:
@@ -227,7 +228,7 @@ def what_now(run: RunView, alerts: Sequence[AlertView]) -> str:
         return ""
     worst = run.reasons[0]
     if decided := decided_on(run, "" if worst.kind == "incident" else worst.text.split(":")[0]):
-        return decided
+        return decided.phrase
     own = {each.name: each for each in alerts if each.labels.get("run") == run.name}
     names = (reason.text.split(":")[0] for reason in run.reasons if reason.kind == "alert")
     advised = (own[name].annotations.get("action", "") for name in names if name in own)

@@ -86,8 +86,8 @@ Asked = Literal[
 class DecisionRule(BaseModel):
     """A row of the table: `then` where all of `when` is so, an absent key being so anyway.
 
-    `text` is a regular expression, a list is one of several values. `confidence`: the most that it
-    may claim. Examples: sets of facts.
+    `text` is a regular expression, a list is one of several values. `do`: what to do, in a few
+    words. `confidence`: the most that it may claim. Examples: sets of facts.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -95,6 +95,7 @@ class DecisionRule(BaseModel):
     rule: str
     when: dict[Asked, str | bool | tuple[str, ...]] = {}
     then: DecisionWord
+    do: str = ""
     confidence: Literal["confirmed", "probable", "weak"] = "confirmed"
     because: str
     examples: tuple[dict[str, str | bool], ...] = ()
@@ -139,6 +140,7 @@ def decide(facts: DecisionFacts) -> DecisionView:
     )
     return DecisionView(
         decision=rule.then,
+        do=rule.do,
         confidence=sure,
         reasons=(rule.because, *((facts.message,) if facts.message else ()), *facts.why)[:4],
         node=facts.node if rule.then == "RESTART_WITHOUT" else None,

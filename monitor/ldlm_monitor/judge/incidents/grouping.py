@@ -175,10 +175,11 @@ class Incidents:
         present = self._runs[name].current() if name in self._runs else ()
         return any(key in each.firing and each.state == "recovered" for each in present)
 
-    def views(self, at: float) -> tuple[IncidentView, ...]:
-        """The incidents of all runs that are to be shown, the newest last."""
+    def views(self, at: float, name: str | None = None) -> tuple[IncidentView, ...]:
+        """The incidents to show of all runs, or of the one `name`; the newest last."""
         found: list[IncidentView] = []
-        for run in self._runs.values():
+        own = self._runs.get(name) if name is not None else None
+        for run in self._runs.values() if name is None else filter(None, (own,)):
             found += run.past
             self.settle(run.name, at)
             if current := run.current():

@@ -8,6 +8,7 @@ from operator import itemgetter
 
 from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.base.incident_view import IncidentView
+from ldlm_monitor.base.snapshot import RunView, Snapshot
 from ldlm_monitor.base.text.lines import transition_line
 from ldlm_monitor.base.text.sanitize import plain
 from ldlm_monitor.service.notify.courier import Courier
@@ -24,7 +25,8 @@ class Dispatcher:
     """Prints transitions and puts them into the outbox, each once.
 
     `receivers`: their names. `couriers`: senders to wake. `prints`: whether to print to stdout.
-    `external_url`: as in the settings.
+    `external_url`: as in the settings. `look` returns a run and its incidents, as the transitions
+    to dispatch have left them: a message is about one state of things.
     """
 
     outbox: Outbox
@@ -34,6 +36,9 @@ class Dispatcher:
     prints: bool = field(default=True, kw_only=True)
     external_url: str | None = field(default=None, kw_only=True)
     incident_log: IncidentLog | None = field(default=None, kw_only=True)
+    look: Callable[[str], tuple[RunView | None, Sequence[IncidentView]]] = field(
+        default=lambda name: (None, ()), kw_only=True
+    )
 
     def dispatch(
         self, transitions: Iterable[Transition], now: float, *, notify: bool = True
@@ -44,12 +49,20 @@ class Dispatcher:
         for notification in notifications:
             self.outbox.note(notification)
         queued = [each for each in notifications if notify and each.state != "pending"]
+        runs = {each.labels.get("run", "") for each in shown if each.incident}
+        self._note_incidents(runs if queued else (), now)
         self.outbox.add_all(queued, self.receivers, now)
         for transition, notification in zip(shown, notifications, strict=True):
             silence = self.silences and self.silences.silenced(notification, now)
             mark = f"  [silenced by {plain(silence.by)}]" if silence else ""
             self.print_line(transition_line(transition) + mark)
         self._wake()
+
+    def _note_incidents(self, runs: Collection[str], now: float) -> None:
+        for name in runs if self.receivers else ():
+            run, incidents = self.look(name)
+            if run is not None:
+                self.outbox.update_incidents(incidents, now, {name: run})
 
     def end_acknowledgements(
         self, passed: list[Transition], active: Callable[[], Collection[str]]
@@ -98,12 +111,15 @@ class Dispatcher:
         if over:
             log.info("alerts in the files' past that have ended: %d (see replay)", over)
 
-    def update_incidents(self, incidents: Sequence[IncidentView], now: float) -> None:
+    def update_incidents(self, snapshot: Snapshot, now: float) -> None:
         """Update the sent messages of incidents that have changed since, and log new ones."""
+        incidents = snapshot.incidents
         if self.incident_log is not None:
             self.incident_log.update(incidents, now)
-        if self.receivers and self.outbox.update_incidents(incidents, now):
+        runs = {run.name: run for run in snapshot.runs}
+        if self.receivers and self.outbox.update_incidents(incidents, now, runs):
             self._wake()
+        self.outbox.forget_incidents({each.id for each in incidents})
 
     def _wake(self) -> None:
         for courier in self.couriers:

@@ -126,6 +126,7 @@ class Pump:
         )
         self.pictures = Pictures(self.monitor)
         self._lag = ReadingLag(self.monitor, self._record_lag)
+        self.dispatcher.look = self.monitor.look
         self.caught_up = self.ended = self._is_whole = False
         self.turns = 0
 
@@ -393,4 +394,4 @@ class Pump:
         if self.pictures.take(
             now, at_once=self.stopping(), partial=partial, reading=reading, judged_to=judged_to
         ):
-            self.dispatcher.update_incidents(self.snapshot.incidents, now - self.monitor.ahead)
+            self.dispatcher.update_incidents(self.snapshot, now - self.monitor.ahead)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from ldlm_monitor.base.errors import ConfigError, DeliveryError
+from ldlm_monitor.base.headline import FINISHED_MARK
 from ldlm_monitor.base.setting_types import UserPath
 from ldlm_monitor.service.notify.policy import Policy
 from ldlm_monitor.service.notify.receiver import MessageReceiver, ReceiverSettings
@@ -104,7 +105,13 @@ def apprise_services(urls: Iterable[str]) -> Iterator[AppriseService]:
 def _type(notification: Notification) -> apprise.NotifyType:
     from apprise import NotifyType
 
+    if notification.state == "resolved" or notification.headline.startswith(FINISHED_MARK):
+        return NotifyType.SUCCESS
     if notification.state != "firing":
-        return NotifyType.SUCCESS if notification.state == "resolved" else NotifyType.INFO
-    severities = {"critical": NotifyType.FAILURE, "error": NotifyType.FAILURE}
+        return NotifyType.INFO
+    severities = {
+        "critical": NotifyType.FAILURE,
+        "error": NotifyType.FAILURE,
+        "info": NotifyType.INFO,
+    }
     return severities.get(notification.severity, NotifyType.WARNING)

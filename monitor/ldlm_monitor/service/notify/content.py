@@ -4,15 +4,17 @@ Texts are cleaned and redacted here; each receiver escapes the special character
 that sends plain text has it of `plain_text`.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import re2
 
+from ldlm_monitor.base.headline import LINE, SEVERITY_MARKS, STATE_MARKS
+from ldlm_monitor.base.names import severity_rank
 from ldlm_monitor.base.text.format import compressed, duration, utc
 from ldlm_monitor.base.text.sanitize import shorten
+from ldlm_monitor.judge.core.headline import headline_of_many
 from ldlm_monitor.service.notify.message import (
     FLAPPING,
     Message,
@@ -44,10 +46,6 @@ _ACTIVE = (
 the look-alike of each, on which no service acts. The first pattern spares mail addresses. The
 second does not: Discord finds the mention of a whole channel within a word too."""
 
-SEVERITY_MARKS: Final = {"critical": "🔴", "error": "🟠", "warning": "🟡", "info": "🔵"}
-STATE_MARKS: Final = {"resolved": "✅", "ended": "⏹️", "unknown": "❔", "pending": "⏳"}
-"""A title's first character: a colour for a firing alert's severity, a shape for other states."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
@@ -72,26 +70,23 @@ class Content:
 def news_of(message: Message) -> Content:
     """The content of a group's news or correction; otherwise, of the alerts that still fire."""
     if message.step == "correction":
-        whole = whole_of(message)
-        return replace(whole, title=f"correction: {whole.title}")
+        return _renamed(whole_of(message), "correction: ")
     shown = message.news or message.firing
-    if len(message.news) == 1:
+    if len(message.news) == 1 and not message.is_of_many:
         return _alone(message, shown[0])
     lead = min(shown, key=weight)
-    if message.news:
-        title, log = _counted(shown), _lines(shown)
-    else:
-        more = _and_more(len(shown))
-        title, log = f"still firing: {lead.alert} ({lead.severity}): {lead.run}{more}", ""
-    return Content(
-        mark=_mark(lead),
-        title=one_line(title),
+    log = _lines(shown) if message.news else ""
+    mark, title = _first_line(message, shown)
+    content = Content(
+        mark=mark,
+        title=title,
         alerts=_listed(shown),
         log=log,
         action=_advice(message, lead) if message.news and lead.state == "firing" else "",
         notes=(_times(message.alerts), *_flapping(message)),
         link=lead.link,
     )
+    return content if message.news else _renamed(content, "still: ")
 
 
 def whole_of(message: Message) -> Content:
@@ -102,12 +97,14 @@ def whole_of(message: Message) -> Content:
     excerpt = story.excerpt if story else ()
     log = "\n".join(f"{one_line(place)}\n  {one_line(text)}" for place, text in excerpt)
     summary = clean(story.title) if story else ""
+    summary = summary or clean(lead.summary) or clean(lead.description)
+    mark, title = _first_line(message, message.alerts)
     return Content(
-        mark=_mark(lead),
-        title=_title(message),
-        summary=tuple(filter(None, [summary or clean(lead.summary) or clean(lead.description)])),
-        cause=_cause(story, lead),
-        facts=_facts(lead, story),
+        mark=mark,
+        title=title,
+        summary=() if message.is_of_many else tuple(filter(None, [summary])),
+        cause="" if message.is_of_many else _cause(story, lead),
+        facts=() if message.is_of_many else _facts(lead, story),
         alerts=_listed(message.alerts) if len(message.alerts) > 1 else (),
         log=log or clean(lead.line or ""),
         action=clean((story.action if story else "") or lead.action) if message.firing else "",
@@ -116,18 +113,64 @@ def whole_of(message: Message) -> Content:
     )
 
 
+def _renamed(content: Content, prefix: str) -> Content:
+    return replace(content, title=f"{prefix}{content.title}")
+
+
 def _alone(message: Message, each: Notification) -> Content:
+    story = message.story if message.story and message.story.id == each.incident else None
+    mark, title = _first_line(message, [each])
     return Content(
-        mark=_mark(each),
-        title=headline(each, message.story),
+        mark=mark,
+        title=title,
         summary=tuple(filter(None, [_summary(each), clean(each.description)])),
-        cause=_cause(None, each),
+        cause=_cause(story, each) if each.state == "firing" else "",
         facts=_facts(each, message.story),
         log=clean(each.line or ""),
         action=_advice(message, each) if each.state in ("firing", "pending") else "",
         notes=(_times([each]), *_flapping(message)),
         link=each.link,
     )
+
+
+def _first_line(message: Message, shown: Sequence[Notification]) -> tuple[str, str]:
+    """Mark and title: the line of the worst of the alerts, and the names of others that fire."""
+    if message.is_of_many:
+        line = _of_many(message.alerts)
+    else:
+        lead = min(shown, key=weight)
+        line = one_line(_line(lead, message.story))
+        others = {each.alert for each in shown if each.state == lead.state} - {lead.alert}
+        named = f" +{len(others)}: {', '.join(sorted(others))}"
+        if others:
+            is_short = len(line) + len(named) <= LINE
+            line += named if is_short else f" +{len(others)}"
+    mark, _, title = line.partition(" ")
+    return mark, title
+
+
+def _line(each: Notification, story: Story | None) -> str:
+    """The alert's own line; of a failure that goes on, what is known of it now."""
+    is_of_it = story is not None and story.id == each.incident and story.headline
+    if story is not None and is_of_it and each.state == "firing" and _is_failure(each):
+        return story.headline
+    return each.headline or f"{_mark(each)} {each.run}: {each.alert} {each.state}"
+
+
+def _is_failure(each: Notification) -> bool:
+    return severity_rank(each.severity) >= severity_rank("error")
+
+
+def _of_many(alerts: Sequence[Notification]) -> str:
+    """The line of an alert of several runs: those in which it fires, otherwise that it is over."""
+    lead = min(alerts, key=weight)
+    severity = lead.severity if lead.state == "firing" else ""
+    own = [each for each in alerts if each.alert == lead.alert]
+    runs = dict.fromkeys(each.run for each in own if each.state == lead.state)
+    starts = [each.started_at for each in own]
+    total = len({each.run for each in own})
+    within = max(starts) - min(starts)
+    return headline_of_many(lead.alert, severity, [*runs], of=total, within=within).line()
 
 
 def _summary(each: Notification) -> str:
@@ -157,7 +200,8 @@ def plain_text(content: Content) -> tuple[str, str]:
         f"Page of the run: {content.link}" if content.link else "",
         *content.notes,
     ]
-    return _inert(content.title, TITLE_LIMIT), "\n".join(_inert(part) for part in parts if part)
+    title = f"{content.mark} {content.title}"
+    return _inert(title, TITLE_LIMIT), "\n".join(_inert(part) for part in parts if part)
 
 
 def _inert(words: str, limit: int = TEXT_LIMIT) -> str:
@@ -172,39 +216,9 @@ def one_line(text: str) -> str:
     return " ".join(clean(text).split())
 
 
-def headline(each: Notification, story: Story | None = None) -> str:
-    """One line: alert, state, severity, run, and the rank that the incident names, if it does."""
-    rank, first = _rank(each, story), story.rank if story else None
-    shown = f" rank {rank}" if rank else ""
-    shown += f", first on rank {first}" if shown and first not in (None, rank) else ""
-    return one_line(f"{each.alert} {each.state} ({each.severity}): {each.run}{shown}")
-
-
 def _rank(each: Notification, story: Story | None) -> str | None:
     """The rank of an alert: its series' own, otherwise the one that the incident names now."""
     return story.rank if each.named and story else each.rank
-
-
-def _title(message: Message) -> str:
-    lead, more = message.lead, _and_more(len(message.alerts))
-    if message.firing:
-        return f"{headline(lead, message.story)}{more}"
-    run = f": {lead.run}" if lead.run else ""
-    lasted = _lasted(message.alerts)
-    after = f" after {lasted}" if lasted else ""
-    return f"{one_line(f'{lead.alert} {lead.state}{run}')}{more}{after}"
-
-
-def _counted(shown: Sequence[Notification]) -> str:
-    states = Counter(each.state for each in shown)
-    runs = {each.run for each in shown if each.run}
-    of = f": {next(iter(runs))}" if len(runs) == 1 else f" of {len(runs)} runs"
-    counts = ", ".join(f"{count} {state}" for state, count in states.items())
-    return f"{len(shown)} alerts ({counts}){of if runs else ''}"
-
-
-def _and_more(count: int) -> str:
-    return f" and {count - 1} more" if count > 1 else ""
 
 
 def _mark(each: Notification) -> str:

@@ -3,18 +3,24 @@
 The alerts around one incident of a run are a group. An alert without an incident joins the run's
 current group; if there is none, it begins one, and an incident that opens soon after joins that
 group. Alerts of severity info of all runs are one group, the digest, unless digests are off. For a
-receiver that gets every transition by itself, each is a group. Groups survive a restart in the
-outbox's file. Every function runs within a transaction on that file. Times are Unix seconds.
+receiver that gets every transition by itself, each is a group. Where an alert fires in several runs
+within seconds, its first group becomes one of all of them. Groups survive a restart in the outbox's
+file. Every function runs within a transaction on that file. Times are Unix seconds.
 """
 
 import sqlite3
 from typing import Final
 
+from ldlm_monitor.base.names import RUN_FINISHED
 from ldlm_monitor.service.notify.message import FLAPPING, Notification
 from ldlm_monitor.service.notify.policy import Policy, StreamPolicy
 
-ALONE, DIGEST, INCIDENT = "alone", "digest", "incident"
-"""Kinds of groups: one transition; the info alerts of all runs; alerts of one run's failure."""
+ALONE, DIGEST, INCIDENT, MANY = "alone", "digest", "incident", "many"
+"""Kinds of groups: one transition; the info alerts of all runs; alerts of one run's failure; one
+alert of many runs."""
+MANY_SECONDS: Final = 10.0
+"""Seconds within which an alert of several runs is one message. A choice: stalls of one cause cross
+their limits within seconds; a longer time delays the alerts of a run that failed by itself."""
 JOIN_SECONDS: Final = 60.0
 """Alerts of a run that come within so many seconds of a group's first alert join the group, even
 with another incident: ranks and log files report one failure with delays of up to a minute."""
@@ -58,7 +64,7 @@ CREATE TABLE IF NOT EXISTS correction (
 """`send_at`: when news are sent next. `repeat_at`: when a reminder is due. `closed_at`: NULL while
 an alert of the group fires or waits to be sent. `place`: as in `Receipt`. `changes` counts those of
 the incident's story since the edit at `updated_at`. Table `correction`: the rank that the group's
-last correction named."""
+last correction named. Of a group of many runs, `run` is "", and `incident` the alert's name."""
 WAITS: Final = (  # SQL: whether a notification of the group waits to be sent
     "closed_at IS NULL AND EXISTS (SELECT 1 FROM delivery"
     " WHERE group_id = message_group.id AND outcome = 'pending')"
@@ -88,11 +94,14 @@ def join(
     number, receiver = delivery
     kind, group, first_wait, interval = ALONE, None, 0.0, 0.0
     if isinstance(policy, Policy):
-        is_digest = each.severity == "info" and policy.digest_seconds > 0
+        waits = each.severity == "info" and each.alert != RUN_FINISHED
+        is_digest = waits and policy.digest_seconds > 0
         kind = DIGEST if is_digest else INCIDENT
         first_wait = policy.digest_seconds if is_digest else 0.0
         interval = interval_seconds(kind, policy)
         group = _group_of(db, each, receiver, kind, now)
+        if group is None and kind == INCIDENT and each.state == "firing":
+            group = _group_of_many(db, each, receiver, now)
     if group is None:
         # Single transitions go in the order of their ids, even if the clock was set back.
         send_at = 0.0 if kind == ALONE else now + first_wait
@@ -140,6 +149,26 @@ def _group_of(
     return found and int(found[0])
 
 
+def _group_of_many(
+    db: sqlite3.Connection, each: Notification, receiver: str, now: float
+) -> int | None:
+    """The group of this alert alone in other runs that began seconds ago, made one of them all."""
+    found = db.execute(
+        "SELECT id FROM message_group AS one WHERE receiver = :receiver AND closed_at IS NULL"
+        f" AND opened_at BETWEEN :now - {MANY_SECONDS} AND :now AND run != :run"
+        f" AND (kind = '{MANY}' AND incident = :alert OR kind = '{INCIDENT}' AND NOT EXISTS"
+        " (SELECT 1 FROM delivery JOIN notification ON id = notification WHERE group_id = one.id"
+        " AND (state != 'firing' OR substr(key, 1, length(:alert) + 1) != :alert || '{')))"
+        f" ORDER BY kind = '{MANY}' DESC, id LIMIT 1",
+        {"receiver": receiver, "run": each.run, "alert": each.alert, "now": now},
+    ).fetchone()
+    if found is None:
+        return None
+    change = f"UPDATE message_group SET kind = '{MANY}', run = '', incident = ? WHERE id = ?"
+    db.execute(change, (each.alert, *found))
+    return int(found[0])
+
+
 def _schedule(
     db: sqlite3.Connection, group: int, each: Notification, pauses: tuple[float, float], now: float
 ) -> None:
@@ -148,14 +177,17 @@ def _schedule(
     `pauses`: seconds before the first and between two, which the flapping of `each` doubles.
     """
     first, interval = pauses
-    waits, sent_at, send_at = db.execute(
-        f"SELECT {WAITS}, sent_at, send_at FROM message_group WHERE id = ?", (group,)
+    waits, sent_at, send_at, is_new_of_many = db.execute(
+        f"SELECT {WAITS}, sent_at, send_at, kind = '{MANY}' AND opened_at >= ? - {MANY_SECONDS}"
+        " FROM message_group WHERE id = ?",
+        (now, group),
     ).fetchone()
     wanted = now + first
     if sent_at is not None:
         times = flaps(db, group, now, key=each.key)
         doubled = 2.0 ** min(max(times - FLAPPING, 0), 20)  # 20 keeps the power finite
         pause = min(interval * doubled, max(FLAPPING_SECONDS, interval))
+        pause = min(pause, MANY_SECONDS) if is_new_of_many else pause
         wanted = max(now, sent_at + pause)
     db.execute(
         "UPDATE message_group SET send_at = ?, incident = coalesce(incident, ?), closed_at = NULL"

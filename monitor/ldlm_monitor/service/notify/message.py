@@ -10,7 +10,9 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from ldlm_monitor.base.alert import State, Transition
 from ldlm_monitor.base.incident_view import IncidentView
 from ldlm_monitor.base.names import severity_rank
+from ldlm_monitor.base.snapshot import RunView
 from ldlm_monitor.base.text.sanitize import redact, run_path, shorten
+from ldlm_monitor.judge.core.headline import headline_of_incident
 
 MAX_TEXT = 4000
 """Characters kept of a log line, an annotation and other long texts: more than Slack's longest text
@@ -40,7 +42,7 @@ class Notification:
     `offset` (bytes). `incident` is the id of the alert's incident, and `cause` its first cause.
     `reason` says why the state changed, such as `no data`. `value` is that of the rule. `named`:
     `rank` is the incident's, and not of the rule's series. `health`: the run's, when it was made.
-    `link`: the URL of the run's page ("": none).
+    `link`: the URL of the run's page ("": none). `headline`: what happened, in one line.
     """
 
     __pydantic_config__: ClassVar = ConfigDict(ser_json_inf_nan="strings")
@@ -69,6 +71,7 @@ class Notification:
     named: bool = False
     health: str = ""
     link: str = ""
+    headline: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +81,7 @@ class Story:
     `excerpt` holds (file:line, text) of the log lines that show the first cause. `cause` is
     empty if none is known; `why` are its reasons, and `confidence` is as in `IncidentView`. `rank`
     is the single rank that the incident names, if it does.
-    `action`: the decision, and what to try.
+    `action`: the decision, and what to try. `headline`: what is known now, in one line.
     """
 
     id: str
@@ -89,6 +92,7 @@ class Story:
     excerpt: tuple[tuple[str, str], ...]
     action: str
     rank: str | None = None
+    headline: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +128,11 @@ class Message:
     def firing(self) -> tuple[Notification, ...]:
         """The alerts that still fire."""
         return tuple(each for each in self.alerts if each.state == "firing")
+
+    @property
+    def is_of_many(self) -> bool:
+        """Whether it is about the same alert of several runs."""
+        return len({each.run for each in self.alerts}) > 1
 
     @property
     def is_outdated(self) -> bool:
@@ -189,6 +198,7 @@ def from_transition(transition: Transition, external_url: str | None = None) -> 
         named=transition.wants_rank,
         health=transition.health,
         link=page_of(transition.labels, external_url) if external_url else "",
+        headline=fit(transition.headline, MAX_LABEL),
     )
 
 
@@ -213,8 +223,8 @@ def message_of(each: Notification) -> Message:
     return Message(step="first", group=0, identity=each.key, news=one, alerts=one, opened_at=at)
 
 
-def story_of(view: IncidentView) -> Story:
-    """The story of an incident: its texts redacted and cut."""
+def story_of(view: IncidentView, run: RunView | None = None) -> Story:
+    """The story of an incident of a run: its texts redacted and cut."""
     # Limits in characters, a choice: a text fills a few lines of a phone, the action a screen.
     root = view.root
     known = view.confidence != "none"
@@ -230,6 +240,7 @@ def story_of(view: IncidentView) -> Story:
         ),
         action=fit(view.advice, 2500),
         rank=None if root.rank is None or not known else str(root.rank),
+        headline=fit(headline_of_incident(view, run).line(), MAX_LABEL),
     )
 
 

@@ -6,7 +6,7 @@ acceptance and our commit, or if its answer was lost; its news are then counted 
 
 import math
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -14,6 +14,7 @@ from typing import Final
 from ldlm_monitor.base.errors import DeliveryError
 from ldlm_monitor.base.histogram import Histogram
 from ldlm_monitor.base.incident_view import IncidentView
+from ldlm_monitor.base.snapshot import RunView
 from ldlm_monitor.service.notify import deliveries, group_messages, groups
 from ldlm_monitor.service.notify.deliveries import Holds, Outcome
 from ldlm_monitor.service.notify.group_messages import Pending
@@ -137,18 +138,31 @@ class Outbox:
 
         return holds
 
-    def update_incidents(self, views: Sequence[IncidentView], now: float) -> bool:
-        """Store the incidents that changed; True if any did, since messages may then be due."""
-        changed = [story_of(view) for view in views if self._incidents.get(view.id) != view]
-        self._incidents = {view.id: view for view in views}
+    def update_incidents(
+        self,
+        views: Sequence[IncidentView],
+        now: float,
+        runs: Mapping[str, RunView] = MappingProxyType({}),
+    ) -> bool:
+        """Store the incidents that changed; True if any did, since messages may then be due.
+
+        `runs`: those of the incidents, by name.
+        """
+        news = [view for view in views if self._incidents.get(view.id) != view]
+        stories = [story_of(view, runs.get(view.run)) for view in news]
+        self._incidents.update({view.id: view for view in news})
 
         def work(db: sqlite3.Connection) -> None:
-            for story in changed:
+            for story in stories:
                 group_messages.store_story(db, story, now)
 
-        if changed:
+        if stories:
             self._database.run(work)
-        return bool(changed)
+        return bool(stories)
+
+    def forget_incidents(self, kept: Collection[str]) -> None:
+        """Drop the incidents but those whose ids are `kept`."""
+        self._incidents = {name: self._incidents[name] for name in self._incidents if name in kept}
 
     def due(self, receiver: str, now: float, *, last: bool = False) -> Pending | None:
         """The message to send to `receiver` now; None if there is none.

@@ -66,6 +66,7 @@ class WebhookBody(BaseModel):
 
     model_config = ConfigDict(ser_json_inf_nan="strings", defer_build=True)  # few commands need it
 
+    text: str = Field(default="", description="What happened, in one line.")
     time: float | None = Field(description="Unix seconds; null where the log has no time.")
     alert: str
     state: State
@@ -84,6 +85,7 @@ def webhook_body(notification: Notification) -> bytes:
     if notification.path is not None and notification.line_number is not None:
         position = Position(notification.path, notification.line_number, notification.offset or 0)
     body = WebhookBody(
+        text=notification.headline,
         time=notification.at,
         alert=notification.alert,
         state=notification.state,

@@ -1,0 +1,56 @@
+"""A run in one line: mark, run, what happened, where, what to do; messages begin with it."""
+
+from typing import Final
+
+from ldlm_monitor.base.incident_view import View
+from ldlm_monitor.base.text.sanitize import ELLIPSIS, shorten
+
+LINE: Final = 80  # characters of a line that a phone's lock screen shows
+_NAME: Final = 20  # characters of a long run's name that are kept. A choice: both ends differ
+_LEAST: Final = 16  # characters of `what` that stay in any case. A choice: a cause in a word or two
+_TODO: Final = 24  # characters of `todo`, with its arrow, that stay beside more of `what`. A choice
+
+SEVERITY_MARKS: Final = {"critical": "🔴", "error": "🟠", "warning": "🟡", "info": "🔵"}
+STATE_MARKS: Final = {"resolved": "✅", "ended": "⏹️", "unknown": "❔", "pending": "⏳"}
+FINISHED_MARK: Final = "✔"
+"""A line's first character: a colour for a firing alert's severity, a shape for other states."""
+
+
+class Headline(View):
+    """The parts of the line. `where` begins with a space or comma, or is ""; `todo` may be "".
+
+    `sure` is the decision's confidence and reason, which a wide row has room for; `tries`: what to
+    try, in sentences; `since`: when it began (Unix seconds). `joins`: what stands between the run's
+    name and `what`.
+    """
+
+    mark: str
+    run: str
+    what: str
+    where: str = ""
+    todo: str = ""
+    sure: str = ""
+    tries: str = ""
+    since: float | None = None
+    joins: str = ": "
+
+    def line(self, limit: int = LINE) -> str:
+        """The line in `limit` characters: of a long name the middle is cut, of `what` the end."""
+        fixed = len(self.mark) + 1 + len(self.joins) + len(self.where)
+        tail = f" → {self.todo}" if self.todo else ""
+        room = limit - fixed - len(tail) - len(self.what)
+        name = self.run if len(self.run) <= max(room, _NAME) else middle_cut(self.run, _NAME)
+        left = limit - fixed - len(name)
+        kept = max(left - len(self.what), min(_TODO, left - min(len(self.what), _LEAST)), 0)
+        tail = shorten(tail, kept)
+        what = shorten(self.what, max(left - len(tail), 1))
+        head = f"{self.mark} {name}{self.joins}" if self.run else f"{self.mark} "
+        return f"{head}{what}{self.where}{tail}"
+
+
+def middle_cut(text: str, limit: int) -> str:
+    """`text` in `limit` characters; of a longer one the middle is left out."""
+    if len(text) <= limit:
+        return text
+    tail = (limit - 1) // 2
+    return text[: limit - 1 - tail] + ELLIPSIS + text[len(text) - tail :]
