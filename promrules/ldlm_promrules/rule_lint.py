@@ -44,6 +44,8 @@ _ADDED = frozenset(
 )  # fmt: skip
 """Labels that a Prometheus usually adds to every metric."""
 _ANY_TIME = 1e9  # Unix seconds
+_VALUES = (0.01, 0.37, 1.9, 23.0, 480.0, 7e3, 9e4, 3e6)
+"""Values of alerts. A choice: rounded to whole numbers, seven still differ; limits tell fewer."""
 _FOREIGN = ("process_", "scrape_")  # beginnings: of the client library's and of scrapes
 
 
@@ -103,7 +105,8 @@ def doubts(
         never = [NEVER] if interval(rule.expr.root, catalogue.bounds).is_empty else []
         missing = () if known is None else _missing(rule, known, catalogue.listed_in)
         severity = _severity(rule, catalogue.severities)
-        for what in (*missing, *unknown, *severity, *never, *_notes(rule.expr)):
+        moving = _moving_labels(rule)
+        for what in (*missing, *unknown, *severity, *moving, *never, *_notes(rule.expr)):
             yield f"{rule.file}: group {rule.group} ({_name(rule)}): {what}"
 
 
@@ -173,6 +176,19 @@ def _severity(rule: Rule, wanted: Sequence[str]) -> Iterator[str]:
     severity = rule.labels["severity"].source
     if "{{" not in severity and severity not in wanted:
         yield f"severity {severity!r} is none of {', '.join(wanted)}"
+
+
+def _moving_labels(rule: Rule) -> Iterator[str]:
+    """Labels that print the value: labels are an alert's identity, so each value is a new alert.
+
+    A label that only depends on limits of the value (`if gt $value 0.9`) has few texts.
+    """
+    for name, template in rule.labels.items() if isinstance(rule, AlertRule) else ():
+        if len({template.expand({}, value) for value in _VALUES}) >= len(_VALUES) - 1:
+            yield (
+                f"the label {name} has the value, so that each other value is another alert,"
+                " which fires anew; write it into an annotation"
+            )
 
 
 def _name(rule: Rule) -> str:

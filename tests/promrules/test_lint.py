@@ -51,3 +51,18 @@ def test_severities_are_those_of_the_catalogue(tmp_path: Path) -> None:
 @pytest.mark.parametrize("expr", ["jobs", "up == 0", 'state{of="on", instance="a"}', "state > 0"])
 def test_what_may_be_is_not_warned_of(tmp_path: Path, expr: str) -> None:
     assert warnings(tmp_path, expr, KNOWN) == ""
+
+
+@pytest.mark.parametrize(
+    "label", ["{{ $value }}", "at {{ .Value | humanize }}", "{{ printf `%.0f` $value }} steps"]
+)
+def test_a_label_that_has_the_value_makes_a_new_alert_of_each(tmp_path: Path, label: str) -> None:
+    said = warnings(tmp_path, "jobs > 1", None, f'"{label}"')
+    assert "the label severity has the value, so that each other value is another alert" in said
+
+
+@pytest.mark.parametrize(
+    "label", ["{{ $labels.job }}", "{{ if gt $value 0.9 }}page{{ else }}ticket{{ end }}", "page"]
+)
+def test_a_label_of_limits_or_of_labels_is_none(tmp_path: Path, label: str) -> None:
+    assert warnings(tmp_path, "jobs > 1", None, f'"{label}"') == ""

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.base.chunk import Chunk
+from ldlm_monitor.base.names import RUN_FINISHED
 from ldlm_monitor.base.records import Event, Position, Sample
 from ldlm_monitor.judge.core.evaluation_schedule import AT_ONCE, WINDOW_SECONDS
 from ldlm_monitor.judge.core.monitor import Monitor
@@ -247,8 +248,9 @@ def test_a_training_of_epochs_that_ends_with_results_is_finished_and_pages_nobod
     for epoch in range(1, 7):
         feeder.append(f"Epoch {epoch}{total} loss: {3 - epoch / 4}\n", 5.0 * epoch)
     feeder.append("Best epoch: 5  F1 = 0.78\nModel saved to out/final.pt\n", 31.0)
-    assert feeder.wait(2000.0) == []
-    assert feeder.monitor.snapshot().runs[0].state == "finished"
+    assert {each.alert for each in feeder.wait(2000.0)} == {RUN_FINISHED}
+    (run,) = feeder.monitor.snapshot().runs
+    assert (run.state, run.health, run.reasons) == ("finished", "HEALTHY", ())
 
 
 def test_a_bar_that_is_shown_unfinished_counts_from_when_its_bytes_came() -> None:
@@ -364,8 +366,11 @@ def test_an_ended_runs_series_end_and_its_alerts_with_it() -> None:
         feeder.append(bar(step), step * 0.1)
     feeder.append(NAN + bar(950), 95.0)
     feeder.wait(200.0)
-    assert reported(feeder.transitions) == [("NonFiniteLoss", "firing"), ("NonFiniteLoss", "ended")]
-    assert feeder.transitions[1].reason == "run ended"
+    assert reported(feeder.transitions) == [
+        ("NonFiniteLoss", "firing"), ("RunFinished", "firing"),
+        ("NonFiniteLoss", "ended"), ("RunFinished", "ended"),
+    ]  # fmt: skip
+    assert {each.reason for each in feeder.transitions[2:]} == {"run ended"}
     assert not [point for point in monitor.snapshot().points if ("run", RUN) in point.labels]
 
 

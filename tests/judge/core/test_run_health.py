@@ -97,7 +97,7 @@ def test_what_to_do_is_the_decision_or_what_the_first_alert_advises() -> None:
     assert advised(loss, decided=go_on) == advised(incident, decided=go_on) == go_on.phrase
     assert advised(other, loss) == advised(incident, loss) == advice
     assert advised(other) == ""
-    assert decided_on(run.model_copy(update={"decision": None}), "") == ""
+    assert decided_on(run.model_copy(update={"decision": None}), "") is None
 
 
 def test_the_monitor_counts_its_own_work() -> None:

@@ -77,8 +77,8 @@ def test_a_real_webhook_in_trouble_gets_everything_in_order(outbox, slack, make_
         outbox.add(make_notification(state=state), ["slack"], 0.0)
     with at_work(Courier(SlackWebhook(slack.url), outbox)):
         sent = slack.wait_for(5)
-    marks = [message["text"].split(" (")[0] for message in sent]
-    assert marks == ["🔴 NonFiniteLoss firing"] * 4 + ["✅ NonFiniteLoss resolved"]
+    marks = [message["text"] for message in sent]
+    assert marks == ["🔴 r1: NonFiniteLoss firing"] * 4 + ["✅ r1: NonFiniteLoss resolved"]
     assert outbox.counts() == {
         ("slack", "sent"): 2,
         ("slack", "retried"): 3,
@@ -291,7 +291,7 @@ def test_a_channel_of_people_gets_no_two_posts_within_its_pace(tmp_path, make_no
     receiver = Paced()
     box = Outbox(tmp_path / "outbox.db", {"slack": Policy()})
     for number in range(4):
-        box.add(make_notification(run=f"r{number}"), ["slack"], 0.0)
+        box.add(make_notification(f"Alert{number}", run=f"r{number}"), ["slack"], 0.0)
     with at_work(Courier(receiver, box, pace=0.1)):
         receiver.wait_for(4)
     box.close()
@@ -303,7 +303,7 @@ def test_at_the_end_all_goes_at_once_whatever_the_pace(tmp_path, make_notificati
     receiver = Paced()
     box = Outbox(tmp_path / "outbox.db", {"slack": Policy()})
     for number in range(3):
-        box.add(make_notification(run=f"r{number}"), ["slack"], 0.0)
+        box.add(make_notification(f"Alert{number}", run=f"r{number}"), ["slack"], 0.0)
     courier = Courier(receiver, box, pace=600.0)
     courier.start()
     receiver.wait_for(1)

@@ -10,6 +10,7 @@ from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.base.errors import DeliveryError
 from ldlm_monitor.base.incident_view import IncidentView, RootView
 from ldlm_monitor.service.notify.content import news_of, whole_of
+from ldlm_monitor.service.notify.groups import MANY_SECONDS
 from ldlm_monitor.service.notify.message import (
     FLAPPING,
     Message,
@@ -123,8 +124,83 @@ def test_a_storm_of_a_thousand_alerts_of_a_run_is_two_messages_that_hold_all(cha
 def test_another_run_is_sent_at_once(channel):
     slack = channel()
     slack.add(run="r1")
-    slack.add(run="r2")
+    slack.add("TrainingCrashed", run="r2")
     assert [message.news[0].run for message in slack.sent()] == ["r1", "r2"]
+
+
+def test_the_same_alert_of_many_runs_within_seconds_is_one_message(channel):
+    slack = channel()
+    for number in range(167):
+        slack.add("TrainingStalled", run=f"run{number:03}")
+        slack.now += 0.001
+    (message,) = slack.sent()
+    assert len(message.alerts) == 167
+    assert whole_of(message).title == news_of(message).title
+    assert news_of(message).title == ("167 runs stalled within 1s: storage, or the monitor itself")
+
+
+def test_of_an_alert_of_many_runs_the_first_two_are_sent_at_once_and_others_together(channel):
+    slack = channel()
+    slack.add("NonFiniteLoss", run="a")
+    assert [each.step for each in slack.sent()] == ["first"]
+    slack.now += 3
+    slack.add("NonFiniteLoss", run="b")
+    (second,) = slack.sent()
+    assert news_of(second).title == "2 runs with a loss of NaN within 3s: a, b"
+    slack.now += 2
+    for run in ("c", "d", "e"):
+        slack.add("NonFiniteLoss", run=run)
+    assert slack.sent() == []
+    slack.now += MANY_SECONDS
+    (all_,) = slack.sent()
+    assert news_of(all_).title.startswith("5 runs with a loss of NaN")
+    for run in ("a", "b", "c", "d", "e"):
+        slack.add("NonFiniteLoss", run=run, state="resolved")
+    slack.now += FOLLOW_UP
+    assert [news_of(each).title for each in slack.sent()] == ["5 runs with a finite loss again"]
+
+
+def test_an_alert_of_another_run_a_minute_later_is_a_failure_of_its_own(channel):
+    slack = channel()
+    slack.add(run="a")
+    slack.sent()
+    slack.now += 60
+    slack.add(run="b")
+    (other,) = slack.sent()
+    assert other.step == "first"
+    assert not other.is_of_many
+
+
+def test_other_alerts_of_one_of_many_runs_are_messages_of_their_own(channel):
+    slack = channel()
+    for run in ("a", "b", "c"):
+        slack.add("TrainingStalled", run=run)
+    slack.sent()
+    slack.now += 120
+    slack.add("TrainingCrashed", run="b")
+    (own,) = slack.sent()
+    assert (own.step, [each.run for each in own.alerts]) == ("first", ["b"])
+
+
+def test_the_end_of_a_run_is_sent_at_once_and_once_if_it_ran_long_enough(channel):
+    slack = channel()
+    ended = {"severity": "info", "labels": {"severity": "info"}}
+    slack.add("RunFinished", run="short", value=599.0, **ended)
+    slack.add("RunFinished", run="timeless", value=0.0, **ended)
+    assert slack.sent() == []
+    slack.add("RunFinished", run="long", value=11520.0, **ended)
+    assert [names(each) for each in slack.sent()] == [["RunFinished firing"]]
+    slack.now += 900
+    slack.add("RunFinished", run="long", value=11520.0, state="ended", **ended)
+    slack.now += 7 * 86400
+    assert slack.sent() == []
+
+
+def test_who_asks_for_warnings_alone_gets_no_end_of_a_run(channel):
+    slack = channel(min_severity="warning")
+    labels = {"severity": "info"}
+    slack.add("RunFinished", value=11520.0, severity="info", labels=labels)
+    assert slack.sent() == []
 
 
 def test_alerts_of_another_incident_of_the_run_are_a_message_of_their_own_at_once(channel):
@@ -614,7 +690,8 @@ def test_an_update_that_is_refused_for_good_costs_no_alert(tmp_path, make_notifi
     policy = Policy(quiet_hours="12:00-13:00")
     box = Outbox(tmp_path / "outbox.sqlite", {"slack": policy})
     for run, severity in (("r2", "critical"), ("r1", "error")):
-        made = make_notification(run=run, incident=f"{run}/1", severity=severity)
+        alert = "NonFiniteLoss" if run == "r1" else "TrainingCrashed"
+        made = make_notification(alert, run=run, incident=f"{run}/1", severity=severity)
         box.add(made, ["slack"], NOON)
     box.accepted(box.due("slack", NOON), NOON, Receipt("C1 17.5"))
     box.update_incidents([incident(run="r2", id="r2/1")], NOON)
@@ -679,17 +756,17 @@ def test_where_a_message_cannot_be_edited_another_rank_of_the_incident_is_a_foll
     slack.outbox.update_incidents([an_incident(1)], slack.now)
     slack.add("TrainingCrashed", **CRASHED)
     (first,) = slack.sent()
-    assert news_of(first).title == "TrainingCrashed firing (critical): r1 rank 1"
+    assert news_of(first).title == "r1: other parameters, rank 1"
     slack.now += FOLLOW_UP
     assert slack.sent() == []
     slack.outbox.update_incidents([an_incident(0)], slack.now)
     (correction,) = slack.sent()
-    expected = "correction: TrainingCrashed firing (critical): r1 rank 0"
+    expected = "correction: r1: other parameters, rank 0"
     assert (correction.step, news_of(correction).title) == ("correction", expected)
     slack.now += FOLLOW_UP
     assert slack.sent() == []
     slack.outbox.update_incidents([an_incident(None)], slack.now)
-    assert [news_of(each).title for each in slack.sent()] == [expected.removesuffix(" rank 0")]
+    assert [news_of(each).title for each in slack.sent()] == [expected.removesuffix(", rank 0")]
 
 
 def test_a_follow_up_after_a_correction_names_the_corrected_rank(channel):
@@ -719,13 +796,13 @@ def test_where_a_message_can_be_edited_its_first_line_has_the_rank_of_the_incide
     (edit,) = slack.sent("C1 1.0")
     assert (edit.step, whole_of(edit).title) == (
         "update",
-        "TrainingCrashed firing (critical): r1 rank 0",
+        "r1: other parameters, rank 0",
     )
 
 
-def test_an_alert_on_a_series_of_another_rank_names_both(channel):
+def test_an_alert_on_a_series_of_another_rank_names_the_rank_of_the_incident(channel):
     slack = channel()
     slack.outbox.update_incidents([an_incident(1)], slack.now)
     slack.add("NonFiniteLoss", incident="r1/1", rank="0")
     (first,) = slack.sent()
-    assert news_of(first).title == "NonFiniteLoss firing (critical): r1 rank 0, first on rank 1"
+    assert news_of(first).title == "r1: other parameters, rank 1"

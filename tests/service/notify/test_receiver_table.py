@@ -121,7 +121,7 @@ def test_it_is_tried(extended: Extended, folder: Path, gateway: Gateway) -> None
     assert err.startswith("ldlm-monitor: notify test: pager 112: pager answered 404; check URL")
     path, text = gateway.paged[0]
     assert path == "/110"
-    assert text.startswith("NotifyTest firing ")
+    assert text.startswith("🔵 notify-test: NotifyTest firing")
     assert "A test message: alerts of ldlm-monitor arrive here." in text
     code, _, err = extended.run("notify", "test", cwd=folder, LDLM_PAGER_URL="http://example.org")
     assert code == 2
@@ -136,7 +136,7 @@ def test_it_is_delivered_to_and_counted(extended: Extended, folder: Path, gatewa
     assert daemon.stderr is not None
     try:
         for path in ("/110", "/112"):
-            gateway.wait_for(path, "NonFiniteLoss firing")
+            gateway.wait_for(path, ": loss NaN at step ")
         began = next(line for line in daemon.stderr if "metrics on " in line)
         url = began.partition("metrics on ")[2].partition(",")[0]
         deadline = time.monotonic() + PATIENCE

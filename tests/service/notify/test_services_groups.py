@@ -19,7 +19,7 @@ def message(*news, alerts=()) -> Message:
 def test_alerts_of_one_kind_and_run_are_counted_in_one_line(make_notification):
     many = [make_notification("NcclTimeout", rank=str(rank)) for rank in range(999)]
     heading, lines = plain_text(news_of(message(*many, make_notification(state="resolved"))))
-    assert heading == "1000 alerts (999 firing, 1 resolved): r1"
+    assert heading == "🔴 r1: NcclTimeout firing"
     assert lines.splitlines()[:2] == [
         "🔴 NcclTimeout firing ×999: r1 ranks 0-998",
         "✅ NonFiniteLoss resolved: r1 rank 3",
@@ -43,9 +43,9 @@ def test_a_service_gets_one_message_for_a_group_and_the_whole_of_a_single_alert(
     service.send(message(make_notification()))
     service.send(message(alerts=(make_notification(),)))
     group, single, repeat = slack.received
-    assert group["title"] == "2 alerts (2 firing): r1"
+    assert group["title"] == "🔴 r1: NonFiniteLoss firing +1: OutOfMemory"
     assert "Invalid text_loss detected: nan" in single["message"]
-    assert repeat["title"] == "still firing: NonFiniteLoss (critical): r1"
+    assert repeat["title"] == "🔴 still: r1: NonFiniteLoss firing"
 
 
 @pytest.mark.parametrize(

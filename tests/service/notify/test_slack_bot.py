@@ -63,7 +63,7 @@ def test_the_first_message_is_posted_and_its_place_is_returned(api, bot, make_me
     receipt = bot.send(make_message())
     (posted,) = api.posted
     assert receipt.place == f"{local.CHANNEL} {posted['ts']}"
-    assert posted["text"].startswith("🔴 NonFiniteLoss firing (critical): r1 rank 3")
+    assert posted["text"].startswith("🔴 r1: NonFiniteLoss firing")
     assert posted["unfurl_links"] is False
 
 
@@ -79,7 +79,7 @@ def test_what_follows_goes_to_the_thread_and_the_message_is_brought_up_to_date(
     assert reply["thread_ts"] == posted["ts"]
     assert "TrainingCrashed firing" in shown(reply)
     assert posted["edits"] == 1
-    assert "NonFiniteLoss firing (critical): r1 rank 3 and 1 more" in shown(posted)
+    assert "r1: NonFiniteLoss firing +1: TrainingCrashed" in shown(posted)
 
 
 def test_the_message_of_an_incident_has_cause_excerpt_action_and_alerts(
@@ -90,7 +90,7 @@ def test_the_message_of_an_incident_has_cause_excerpt_action_and_alerts(
         make_message(alerts=(make_notification(), *standing), story=OUT_OF_MEMORY)
     )
     given = "\n".join(texts(blocks))
-    assert text == "🔴 NonFiniteLoss firing (critical): r1 rank 3 and 8 more"
+    assert text == "🔴 r1: NonFiniteLoss firing +1: NcclTimeout"
     assert "CUDA out of memory on rank 3 (gpu04) -&gt; timeout on 7 ranks at step 120" in given
     assert "*First cause*\nCUDA out of memory on rank 3 (confirmed)\n• its traceback" in given
     assert "```\ntrain.log:17\n  torch.OutOfMemoryError: CUDA out of memory\n```" in given
@@ -118,7 +118,7 @@ def test_a_group_that_is_over_says_how_long_it_lasted(make_message, make_notific
         for alert, state in (("NonFiniteLoss", "resolved"), ("TrainingCrashed", "ended"))
     ]
     text, blocks = group_message(make_message(alerts=tuple(over), story=OUT_OF_MEMORY))
-    assert text == "✅ NonFiniteLoss resolved: r1 and 1 more after 1h 2m"
+    assert text == "✅ r1: NonFiniteLoss resolved"
     assert "resolved 2023-11-14 23:15:25 UTC after 1h 2m" in texts(blocks)[-1]
     assert not any("What to do" in each for each in texts(blocks))
 
@@ -132,13 +132,13 @@ def test_news_worse_than_all_before_are_shown_in_the_channel_too(
         bot.send(make_message(news, step="follow-up", place=place, worst_sent=worst))
     bot.send(make_message(step="repeat", news=(), place=place, alerts=(make_notification(),)))
     assert [each["reply_broadcast"] for each in api.replies] == [True, False, False, True]
-    assert "still firing: NonFiniteLoss (critical): r1" in api.replies[-1]["text"]
+    assert "🔴 still: r1: NonFiniteLoss firing" in api.replies[-1]["text"]
 
 
 def test_a_thousand_alerts_are_counted_in_one_message(make_message, make_notification):
     many = tuple(make_notification("NcclTimeout", rank=str(rank)) for rank in range(999))
     text, blocks = news_message(make_message(*many, step="follow-up"))
-    assert text == "🔴 999 alerts (999 firing): r1"
+    assert text == "🔴 r1: NcclTimeout firing"
     assert "NcclTimeout firing ×999: r1 ranks 0-998" in "\n".join(texts(blocks))
 
 
@@ -208,7 +208,7 @@ def test_blocks_that_slack_refuses_are_left_out_rather_than_the_message(api, bot
     bot.send(make_message())
     (posted,) = api.posted
     assert "blocks" not in posted
-    assert posted["text"].startswith("`🔴 NonFiniteLoss firing")
+    assert posted["text"].startswith("`🔴 r1: NonFiniteLoss firing")
 
 
 def test_what_slack_refuses_as_a_plain_line_too_is_given_up(api, bot, make_message):

@@ -1,6 +1,7 @@
 """What Slack shows: everything one needs, within its limits, and nothing that acts."""
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from ldlm_monitor.service.notify.content import news_of, plain_text
 from ldlm_monitor.service.notify.message import Notification, message_of
-from tests.service.notify.stories import slack_message
+from tests.service.notify.stories import OUT_OF_MEMORY, news_message, slack_message
 
 
 def texts(blocks: list[dict]) -> list[str]:
@@ -22,11 +23,9 @@ def texts(blocks: list[dict]) -> list[str]:
 
 def test_a_firing_alert_says_all_one_needs(make_notification):
     fallback, blocks = slack_message(make_notification())
-    assert fallback == (
-        "🔴 NonFiniteLoss firing (critical): r1 rank 3: The loss of r1 is not finite."
-    )
+    assert fallback == "🔴 r1: NonFiniteLoss firing"
     assert texts(blocks) == [
-        "🔴 NonFiniteLoss firing (critical): r1 rank 3",
+        "🔴 r1: NonFiniteLoss firing",
         "The loss of r1 is not finite.",
         "text_loss was nan at step 120.",
         "*Run*\n`r1`",
@@ -39,14 +38,30 @@ def test_a_firing_alert_says_all_one_needs(make_notification):
     ]
 
 
-def test_a_phone_shows_the_first_cause_where_it_is_known(make_notification):
-    """A notification is one line: that the run crashed is less than what killed it."""
-    killed = "process killed by SIGKILL on rank 1 (node <3>) [probable]"
-    fallback, _ = slack_message(make_notification(rank="1", cause=killed))
-    assert fallback == (
-        "🔴 NonFiniteLoss firing (critical): r1 rank 1:"
-        " process killed by SIGKILL on rank 1 (node &lt;3&gt;) [probable]"
+def test_a_phone_shows_the_line_of_the_alert_alone(make_notification):
+    """A notification is one line, which has what happened, where, and what to do."""
+    line = "🔴 r1: process killed by SIGKILL at step 9, rank 1 → restart"
+    fallback, blocks = slack_message(make_notification(headline=line))
+    assert fallback == texts(blocks)[0] == line
+    title, _ = plain_text(news_of(message_of(make_notification(headline=line))))
+    assert title == line
+
+
+def test_a_message_takes_line_cause_and_decision_from_one_state_of_its_incident(make_notification):
+    """What was known when the alert fired is not mixed with what is known now."""
+    fired = make_notification(
+        incident="r1/1",
+        headline="🔴 r1: ended with exit code 1 → read its log",
+        cause="failed (exitcode: 1) [weak]",
+        action="Read its log.",
     )
+    now = replace(OUT_OF_MEMORY, headline="🔴 r1: out of GPU memory, rank 3 → lower the batch size")
+    text, blocks = news_message(replace(message_of(fired), story=now))
+    assert text == now.headline
+    shown = "\n".join(texts(blocks))
+    assert "CUDA out of memory on rank 3 (confirmed)" in shown
+    assert "Lower BATCH_SIZE." in shown
+    assert "exit" not in shown
 
 
 def test_a_link_leads_to_the_page_of_the_run(make_notification):
@@ -63,7 +78,7 @@ def test_a_resolved_alert_says_how_long_it_lasted_and_asks_for_nothing(make_noti
             state="resolved", reason="condition no longer holds", at=1_700_000_000.0 + 3725
         )
     )
-    assert fallback.startswith("✅ NonFiniteLoss resolved")
+    assert fallback.startswith("✅ r1: NonFiniteLoss resolved")
     shown = texts(blocks)
     assert not any("What to do" in text for text in shown)
     assert shown[-1] == (

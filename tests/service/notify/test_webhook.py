@@ -41,7 +41,9 @@ NAN = Notification(
 
 
 def test_the_body_is_a_transition_as_the_contract_has_it() -> None:
-    assert json.loads(webhook_body(NAN)) == {
+    line = "🔴 gpt: loss NaN at step 9, rank 3 → stop and mend it"
+    assert json.loads(webhook_body(replace(NAN, headline=line))) == {
+        "text": line,
         "time": 1_769_681_700.5,
         "alert": "NonFiniteLoss",
         "state": "firing",
@@ -127,7 +129,7 @@ def test_a_service_of_apprise_gets_plain_text(slack) -> None:
     service.send(message_of(NAN))
     posted = json.loads(slack.posted[0][1])
     assert service.name == "apprise json"
-    assert posted["title"] == "NonFiniteLoss firing (critical): gpt rank 3"
+    assert posted["title"] == "🔴 gpt: NonFiniteLoss firing"
     assert posted["message"].splitlines() == [
         "the loss is NaN",
         "Run gpt, Rank 3, Step 100, Log train.log:7",

@@ -44,8 +44,13 @@ def first_lines(run: str, lines: Lines, until: float) -> list[str]:
     return [each.headline for each in watched(run, lines, until)[0]]
 
 
-NAN = (*steps(1, 50), (50.5, "✓ Checkpoint saved: out/ckpt_50.pt"), *steps(51, 59, 51.0),
-       (60.0, "step 60/1000 loss nan lr 3e-4"), (61.0, "step 61/1000 loss nan lr 3e-4"))  # fmt: skip
+NAN = (
+    *steps(1, 50),
+    (50.5, "✓ Checkpoint saved: out/ckpt_50.pt"),
+    *steps(51, 59, 51.0),
+    (60.0, "step 60/1000 loss nan lr 3e-4"),
+    (61.0, "step 61/1000 loss nan lr 3e-4"),
+)
 CUDA = (
     "[rank3]: Traceback (most recent call last):",
     '[rank3]:   File "train.py", line 9, in <module>',
@@ -55,7 +60,10 @@ KILLED = (
     "E1121 07:08:11.100000 91 torch/distributed/elastic/multiprocessing/api.py:874] failed"
     " (exitcode: -9) local_rank: 5 (pid: 901) of binary: /usr/bin/python3"
 )
-TIME_LIMIT = "slurmstepd: error: *** STEP 77120.0 ON node014 CANCELLED AT 2026-03-02T18:00:11 DUE TO TIME LIMIT ***"  # fmt: skip
+TIME_LIMIT = (
+    "slurmstepd: error: *** STEP 77120.0 ON node014 CANCELLED AT 2026-03-02T18:00:11"
+    " DUE TO TIME LIMIT ***"
+)
 TIMEOUT = [
     (second, line)
     for second, _, line in sorted(nccl_timeout([0, 1, 2, 4, 5, 6, 7], 61.0, seconds=60))
@@ -87,7 +95,7 @@ FAILURES = {
         "nccl-7b",
         (*steps(1, 60), *TIMEOUT),
         85.0,
-        "🔴 nccl-7b: NCCL timeout at step 60, ranks 0-2,4-7 waited → restart",
+        "🔴 nccl-7b: NCCL timeout at step 60, rank 0 waited → restart",
     ),
     "killed": (
         "limit-7b",
@@ -116,6 +124,14 @@ FAILURES = {
 }
 
 
+GROWN = {
+    "recovery": None,
+    "NCCL timeout": "🔴 nccl-7b: rank 3 did not join _REDUCE_SCATTER_BASE #7753 at step 60"
+    " → restart",
+}
+"""What differs some seconds later: nothing is wrong any more, or more ranks have reported."""
+
+
 @pytest.mark.parametrize("kind", FAILURES)
 def test_the_last_message_says_what_happened_where_and_what_to_do(kind: str) -> None:
     run, lines, until, expected = FAILURES[kind]
@@ -141,11 +157,8 @@ def test_what_a_run_is_now_reads_as_its_last_message_does(kind: str) -> None:
     run, lines, until, expected = FAILURES[kind]
     snapshot = watched(run, lines, until)[1].snapshot()
     found = headline_of(snapshot.runs[0], snapshot.alerts, snapshot.incidents)
-    if kind == "recovery":
-        assert found is None
-        return
-    assert found is not None
-    assert found.line() == expected
+    now = GROWN.get(kind, expected)
+    assert (found and found.line()) == now
 
 
 def test_a_line_never_names_another_state_than_its_mark() -> None:

@@ -138,7 +138,7 @@ def headline_of_change(
 def headline_of_incident(incident: IncidentView, run: RunView | None) -> Headline:
     """What is known now of an incident that a message is about."""
     decision = incident.decision
-    what, where = (incident.title, "") if run is None else _event(run, "", incident.title, incident)
+    what, where = _first_cause(incident, None) if run is None else _event(run, "", "", incident)
     return Headline(
         mark=SEVERITY_MARKS.get(incident.severity, _OTHER_MARK),
         run=incident.run,
@@ -220,8 +220,13 @@ def _event(
         known = rank or (None if run.failed_rank is None else str(run.failed_rank))
         named = known is None or re.search(rf"\brank {known}\b", text)
         return text, "" if named else f", rank {known}"
+    return _first_cause(incident, run.failed_rank)
+
+
+def _first_cause(incident: IncidentView, failed_rank: int | None) -> tuple[str, str]:
+    root = incident.root
     what = cause(root) or incident.title
-    which = root.rank if root.rank is not None else run.failed_rank
+    which = root.rank if root.rank is not None else failed_rank
     if which is not None and what.startswith(f"rank {which} "):
         which = None  # is said already
     ranks = root.ranks if which is root.rank is None and len(root.ranks) <= _MOST_RANKS else ""

@@ -7,7 +7,7 @@ from typing import Final
 
 from ldlm_monitor.base.alert import alert_key
 from ldlm_monitor.base.incident_view import DecisionView
-from ldlm_monitor.base.names import PAST_TIMES, severity_rank
+from ldlm_monitor.base.names import PAST_TIMES, RUN_FINISHED, severity_rank
 from ldlm_monitor.base.points import Point
 from ldlm_monitor.base.records import Event
 from ldlm_monitor.base.snapshot import AlertView, Health, ReasonView, RunView, Snapshot
@@ -121,7 +121,8 @@ class HealthBook:
             for each, of_numbers in self._incidents.reasons(run.name, at)
         ]
         reasons += [] if reasons and run.life.ended else _finding(run)
-        reasons += (_of_alert(each, self._is_over(run, each)) for each in alerts)
+        troubles = (each for each in alerts if each.rule.name != RUN_FINISHED)
+        reasons += (_of_alert(each, self._is_over(run, each)) for each in troubles)
         is_over = run.life.ended or run.is_read
         if not reasons and is_over and run.life.state != "finished":
             reasons += _last_words(self._last_word(run))

@@ -8,6 +8,7 @@ from operator import itemgetter
 
 from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.base.incident_view import IncidentView
+from ldlm_monitor.base.names import RUN_FINISHED
 from ldlm_monitor.base.snapshot import RunView, Snapshot
 from ldlm_monitor.base.text.lines import transition_line
 from ldlm_monitor.base.text.sanitize import plain
@@ -103,7 +104,8 @@ class Dispatcher:
                 found.append((transition, False))
         for key, past in before.items():
             if past.state == "firing":
-                found.append((past, recent and key not in sent))
+                is_news = recent and past.alert != RUN_FINISHED
+                found.append((past, is_news and key not in sent))
             elif key in sent:
                 found.append((past, True))
         for notify, group in groupby(found, itemgetter(1)):

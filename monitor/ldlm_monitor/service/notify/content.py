@@ -136,7 +136,7 @@ def _alone(message: Message, each: Notification) -> Content:
 def _first_line(message: Message, shown: Sequence[Notification]) -> tuple[str, str]:
     """Mark and title: the line of the worst of the alerts, and the names of others that fire."""
     if message.is_of_many:
-        line = _of_many(message.alerts)
+        line = one_line(_of_many(message.alerts))
     else:
         lead = min(shown, key=weight)
         line = one_line(_line(lead, message.story))

@@ -177,8 +177,10 @@ def _schedule(
     `pauses`: seconds before the first and between two, which the flapping of `each` doubles.
     """
     first, interval = pauses
-    waits, sent_at, send_at, is_new_of_many = db.execute(
-        f"SELECT {WAITS}, sent_at, send_at, kind = '{MANY}' AND opened_at >= ? - {MANY_SECONDS}"
+    waits, sent_at, send_at, size = db.execute(
+        f"SELECT {WAITS}, sent_at, send_at, CASE WHEN kind = '{MANY}'"
+        f" AND opened_at >= ? - {MANY_SECONDS}"
+        " THEN (SELECT count(*) FROM delivery WHERE group_id = message_group.id) END"
         " FROM message_group WHERE id = ?",
         (now, group),
     ).fetchone()
@@ -187,7 +189,8 @@ def _schedule(
         times = flaps(db, group, now, key=each.key)
         doubled = 2.0 ** min(max(times - FLAPPING, 0), 20)  # 20 keeps the power finite
         pause = min(interval * doubled, max(FLAPPING_SECONDS, interval))
-        pause = min(pause, MANY_SECONDS) if is_new_of_many else pause
+        if size is not None:  # a second run is sent at once, further ones come together
+            pause = min(pause, MANY_SECONDS) if size > 1 else 0.0
         wanted = max(now, sent_at + pause)
     db.execute(
         "UPDATE message_group SET send_at = ?, incident = coalesce(incident, ?), closed_at = NULL"

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from ldlm_monitor.base.alert import State, Transition
 from ldlm_monitor.base.incident_view import IncidentView
-from ldlm_monitor.base.names import severity_rank
+from ldlm_monitor.base.names import RUN_FINISHED, severity_rank
 from ldlm_monitor.base.snapshot import RunView
 from ldlm_monitor.base.text.sanitize import redact, run_path, shorten
 from ldlm_monitor.judge.core.headline import headline_of_incident
@@ -126,8 +126,9 @@ class Message:
 
     @property
     def firing(self) -> tuple[Notification, ...]:
-        """The alerts that still fire."""
-        return tuple(each for each in self.alerts if each.state == "firing")
+        """The alerts that still fire; that a run has finished is said once."""
+        going = (each for each in self.alerts if each.alert != RUN_FINISHED)
+        return tuple(each for each in going if each.state == "firing")
 
     @property
     def is_of_many(self) -> bool:

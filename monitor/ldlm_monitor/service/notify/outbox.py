@@ -19,7 +19,7 @@ from ldlm_monitor.service.notify import deliveries, group_messages, groups
 from ldlm_monitor.service.notify.deliveries import Holds, Outcome
 from ldlm_monitor.service.notify.group_messages import Pending
 from ldlm_monitor.service.notify.message import Notification, Receipt, story_of
-from ldlm_monitor.service.notify.policy import StreamPolicy
+from ldlm_monitor.service.notify.policy import Policy, StreamPolicy
 from ldlm_monitor.service.notify.silences import Silences
 from ldlm_monitor.service.state.database import Database
 
@@ -113,8 +113,11 @@ class Outbox:
     ) -> bool:
         number, was_queued = deliveries.store(db, notification, now), False
         for receiver in receivers:
-            policy = self._policy(receiver)
-            is_accepted = policy.accepts(notification.alert, notification.labels)
+            policy, name = self._policy(receiver), notification.alert
+            is_accepted = policy.accepts(name, notification.labels)
+            if isinstance(policy, Policy):
+                fires, value = notification.state == "firing", notification.value
+                is_accepted = is_accepted and not policy.leaves_out(name, value, fires=fires)
             if is_accepted and deliveries.queue(db, number, receiver):
                 groups.join(db, (number, receiver), notification, policy, now)
                 was_queued = True

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import BeforeValidator, Field
 
 from ldlm_monitor.base.alert import LabelMatcher, parse_matcher
-from ldlm_monitor.base.names import Severity, severity_rank
+from ldlm_monitor.base.names import RUN_FINISHED, Severity, severity_rank
 from ldlm_monitor.base.setting_types import (
     Seconds,
     SecondsFromZero,
@@ -119,6 +119,15 @@ class Policy(StreamPolicy):
     digest_seconds: SecondsFromZero = 3600
     """Alerts of severity info are collected and sent together, this many seconds after the first.
     0: at once, as all others."""
+
+    # A choice: who waits for a run of minutes sees its end; longer ones end while people do else.
+    finished_after_seconds: SecondsFromZero = 600
+    """The end of a run (RunFinished) is sent, at once and not in a digest, if it ran for as long."""
+
+    def leaves_out(self, alert: str, value: float, *, fires: bool) -> bool:
+        """Whether an alert is none for people: the end of a short run, or that one is long over."""
+        is_short = not value >= self.finished_after_seconds
+        return alert == RUN_FINISHED and (is_short or not fires)
 
     def repeat_seconds(self, *, digest: bool) -> float:
         """Seconds after which an unchanged message is sent again; `digest`: it is a digest."""

@@ -54,9 +54,7 @@ def drawn(content: Content) -> tuple[str, list[Block]]:
         blocks.append(section(f"<{content.link}|Open the page of this run>"))
     notes = (mrkdwn(cut(note, TEXT_LIMIT)) for note in content.notes)
     blocks += ({"type": "context", "elements": [note]} for note in notes)
-    known = [content.cause.partition("\n")[0]] if content.cause else content.summary[:1]
-    fallback = title if content.alerts else ": ".join((title, *known))
-    return cut(fallback, FALLBACK_LIMIT), blocks
+    return cut(title, FALLBACK_LIMIT), blocks
 
 
 def _headed(title: str, text: str) -> list[Block]:
