@@ -107,7 +107,11 @@ def test_the_worst_reason_stands_for_the_others() -> None:
         RUN.model_copy(update={"reasons": tuple(map(reason, texts[:count]))}).because
         for count in (1, 2, 3)
     ]
-    assert shown == ["loss is NaN", "loss is NaN (and 1 more)", "loss is NaN (and 2 more)"]
+    assert shown == [
+        "loss is NaN",
+        "loss is NaN +1: rank 3 is slow",
+        "loss is NaN +2: rank 3 is slow, a checkpoint is old",
+    ]
 
 
 def test_a_run_is_also_called_as_its_own_log_says() -> None:

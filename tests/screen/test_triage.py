@@ -1,6 +1,7 @@
 """The overview for triage: order, reasons, names, columns, filter, sort, and what acts on a row."""
 
 from dataclasses import dataclass
+from datetime import datetime
 
 import pytest
 
@@ -14,6 +15,7 @@ from ldlm_monitor.screen.triage import (
     NEWS_SECONDS,
     arranged,
     middle_cut,
+    row_text,
     shared_prefix,
     triaged,
     why,
@@ -124,16 +126,16 @@ def test_names_lose_what_they_share_and_keep_both_ends() -> None:
 def test_a_reason_has_what_where_and_what_to_do(read_all: Snapshot) -> None:
     """The step, the rank and the decision stay where there is little room."""
     found = {run.name: why(run, read_all) for run in read_all.runs}
-    assert found[NAN].line(60, UNICODE) == (
-        "NaN/Inf at step 35 → GO_ON (probable): it finished all the …"
+    assert row_text(found[NAN], 60, UNICODE) == (
+        "loss NaN or Inf at step 35 → nothing to do (probable)"
     )
-    assert found[FINE].line(60, UNICODE) == ""
+    assert row_text(found[FINE], 60, UNICODE) == "finished: ≈1m 4s, loss 1.63"
     for width in (30, 45, 60, 100):
-        line = found[CRASHED].line(width, UNICODE)
+        line = row_text(found[CRASHED], width, UNICODE)
         assert " at step 119, rank 1" in line
         assert len(line) <= width
-        assert ("→ STOP" in line) == (width >= 45)
-    assert "→ STOP (probable): the program" in found[CRASHED].line(100, UNICODE)
+        assert ("→ mend" in line) == (width >= 45)
+    assert "→ mend the error (probable): the" in row_text(found[CRASHED], 100, UNICODE)
 
 
 def test_a_decision_to_go_on_answers_no_other_alert(shown: Shown) -> None:
@@ -153,7 +155,7 @@ def test_a_decision_to_go_on_answers_no_other_alert(shown: Shown) -> None:
     )
     diverging = run.model_copy(update={"reasons": (other, *run.reasons)})
     snapshot = shown.snapshot.model_copy(update={"alerts": (alert,)})
-    assert why(diverging, snapshot).todo == "Lower the learning rate."
+    assert why(diverging, snapshot).todo == "lower the learning rate"
 
 
 def test_the_cursor_is_the_selection_on_every_page(shown: Shown) -> None:
@@ -177,14 +179,17 @@ def test_the_run_under_the_cursor_is_acknowledged_and_muted(shown: Shown) -> Non
         assert "083451" in screen.lines[3]  # the next failure is first now
         assert "▶◆ crashed" in screen.lines[5]
         await screen.press("m")
-        await screen.until(f"Mute {CRASHED} for how long?", "4 hours")
-        await screen.press("enter")
+        await screen.until(f"Mute {CRASHED} for how long?")
+        await screen.press(*"2 lightyears", "enter")
+        await screen.until("a duration is 45m, 2h, 3 days")
+        await screen.press(*["backspace"] * 12, *"2 hours", "enter")
         await screen.until("muted until")
 
     on_screen(shown.source, steps)
     kept = shown.silences.listing(NOW)
     assert [ack["alert"] for ack in kept["acks"]] == ["TrainingCrashed"]
     assert muted(CRASHED, kept)
+    assert datetime.fromisoformat(kept["silences"][0]["endsAt"]).timestamp() == NOW + 7200
     assert not muted(NAN, kept)
 
 
@@ -236,10 +241,10 @@ def test_a_wide_screen_has_the_selected_run_beside_the_list(shown: Shown) -> Non
     async def steps(screen: Screen) -> None:
         await screen.until("to do   STOP (probable): the program raised", "exitcode : 1", "step 0")
         await screen.press("down")
-        await screen.until("to do   GO_ON (probable)", "NaN/Inf", "Eval: 100%")
+        await screen.until("to do   GO_ON (probable)", "NaN or Inf", "Eval: 100%")
         await screen.pilot.resize_terminal(150, 40)
         await screen.settle()
-        assert "to do" not in screen.text
+        assert "to do   GO_ON" not in screen.text
 
     on_screen(shown.source, steps, size=(200, 50))
 

@@ -119,6 +119,7 @@ class ReasonView(View):
     severity: str
     text: str
     since: float | None
+    is_symptom: bool = Field(default=False, description="an alert of an incident that is a reason")
 
 
 OverBy = Literal["recovered", "restart", "run_end"]
@@ -281,11 +282,23 @@ class RunView(View):
 
     @property
     def because(self) -> str:
-        """The worst reason for the health and the number of further ones; "" without a reason."""
+        """The worst reason for the health, and what else is wrong: `... +1: RankStraggling`.
+
+        "" without a reason. Alerts of an incident that is the reason are no others, nor is what the
+        host shows.
+        """
         if not self.reasons:
             return ""
-        more = len(self.reasons) - 1
-        return self.reasons[0].text + (f" (and {more} more)" if more else "")
+        return f"{self.reasons[0].text}{self.others}"
+
+    @property
+    def others(self) -> str:
+        """How many other reasons there are, and which: ` +1: RankStraggling`; "" without one."""
+        more = self.reasons[1:]
+        others = [each for each in more if not each.is_symptom and each.kind != "finding"]
+        names = [each.text.partition(":")[0] for each in others if each.kind == "alert"]
+        named = f": {', '.join(dict.fromkeys(names))}" if names else ""
+        return f" +{len(others)}{named}" if others else ""
 
 
 class AlertView(View):

@@ -1,4 +1,4 @@
-"""Dialogs over the pages: a line of text to enter, the list of all keys, the digest."""
+"""Dialogs over the pages: the list of all keys, the digest."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -8,7 +8,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
-from textual.widgets import Input
 
 from ldlm_monitor.base.text.format import counted
 from ldlm_monitor.screen.alert_page import items
@@ -16,29 +15,9 @@ from ldlm_monitor.screen.draw import STATE_STYLE, Line, StyledSpan, labelled, sa
 from ldlm_monitor.screen.hold_back import suppression
 from ldlm_monitor.screen.keys import help_rows
 from ldlm_monitor.screen.page_context import PageContext, is_for_people, severity_of, whole_duration
-from ldlm_monitor.screen.widgets import Painted, RowList
+from ldlm_monitor.screen.widgets import RowList
 
 _KEY_CELLS = 14  # of keys in the help: `Shift+left right` is broken, all others fit
-
-
-class TextPrompt(ModalScreen[str | None]):
-    """Asks for a text, proposing `text`; returns what was entered, or None if it was closed."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Back")]
-
-    def __init__(self, title: str, text: str, hint: str) -> None:
-        super().__init__()
-        self._title, self._text, self._hint = title, text, hint
-
-    def compose(self) -> ComposeResult:
-        """One line to type in."""
-        with Vertical(classes="box small"):
-            yield Painted(lambda width, height: [[StyledSpan(f" {self._title}", "title")]])
-            yield Input(self._text, placeholder=self._hint, select_on_focus=True)
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Return the text."""
-        self.dismiss(event.value)
 
 
 class ScrolledText(ModalScreen[None]):

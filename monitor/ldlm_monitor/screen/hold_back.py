@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from functools import partial
 from getpass import getuser
 from typing import Any
 
@@ -14,16 +13,9 @@ from ldlm_monitor.base.queries import Withholding
 from ldlm_monitor.base.snapshot import AlertView, RunView
 from ldlm_monitor.screen.draw import safe
 from ldlm_monitor.screen.page_context import HeldBack, PageContext, alerts_of
+from ldlm_monitor.screen.text_prompt import TextPrompt
+from ldlm_monitor.screen.time_span import ends_at
 from ldlm_monitor.screen.widgets import in_thread
-
-_DURATIONS = (  # titles, seconds of a silence. A choice: more lengths, or a list read at a glance
-    ("15 minutes", 900.0),
-    ("1 hour", 3600.0),
-    ("4 hours", 14400.0),
-    ("12 hours", 43200.0),
-    ("1 day", 86400.0),
-    ("1 week", 604800.0),
-)
 
 
 def suppression(alert: AlertView, held_back: HeldBack) -> str:
@@ -70,18 +62,26 @@ def acknowledge_run(widget: Widget, context: PageContext, run: RunView) -> None:
 def silence(
     widget: Widget, context: PageContext, labels: dict[str, str], name: str, verb: str = "Silence"
 ) -> None:
-    """Ask for how long, then silence the alerts with exactly these labels."""
+    """Ask for how long or until when, then silence the alerts with exactly these labels."""
     matchers = [{"name": key, "value": value, "isRegex": False} for key, value in labels.items()]
 
-    def put(seconds: float) -> None:
-        ends = datetime.fromtimestamp(context.clock() + seconds, UTC).isoformat()
+    def problem(text: str) -> str:
+        try:
+            ends_at(text, context.clock())
+        except ValueError as wrong:
+            return str(wrong)
+        return ""
+
+    def put(text: str | None) -> None:
+        if text is None:
+            return
+        ends = datetime.fromtimestamp(ends_at(text, context.clock()), UTC).isoformat()
         document = {"matchers": matchers, "endsAt": ends, "comment": "from the screen"}
         send(widget, context, "silences", [document], f"{name} is {verb.lower()}d")
 
-    widget.app.search_commands(
-        [(text, partial(put, seconds)) for text, seconds in _DURATIONS],
-        placeholder=safe(f"{verb} {name} for how long?", context.glyphs),
-    )
+    title = safe(f"{verb} {name} for how long?", context.glyphs)
+    hint = "45m, 2h, 3 days, until 08:00"
+    widget.app.push_screen(TextPrompt(title, "1h", hint, problem), put)
 
 
 def send(

@@ -9,7 +9,6 @@ from textual.binding import BindingType
 
 from ldlm_monitor.base.queries import Level, LogQuery, LogSlice
 from ldlm_monitor.base.records import Position
-from ldlm_monitor.screen.dialogs import TextPrompt
 from ldlm_monitor.screen.draw import Line, StyledSpan, safe, wrap
 from ldlm_monitor.screen.keys import keys
 from ldlm_monitor.screen.log_rows import (
@@ -25,6 +24,7 @@ from ldlm_monitor.screen.log_rows import (
 )
 from ldlm_monitor.screen.page_context import PageContext
 from ldlm_monitor.screen.screen_page import ScreenPage
+from ldlm_monitor.screen.text_prompt import TextPrompt
 from ldlm_monitor.screen.timeline import event_severities, neighbour
 from ldlm_monitor.screen.widgets import Painted, RowList, in_thread
 

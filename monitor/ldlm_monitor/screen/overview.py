@@ -10,13 +10,13 @@ from textual.containers import Horizontal, Vertical
 
 from ldlm_monitor.base.snapshot import InputView, RunView, Snapshot
 from ldlm_monitor.base.text.format import counted
-from ldlm_monitor.screen.dialogs import TextPrompt
 from ldlm_monitor.screen.draw import HEALTH_STYLE, STATE_STYLE, Glyphs, Line, StyledSpan, safe
 from ldlm_monitor.screen.keys import Key, keys
 from ldlm_monitor.screen.page_context import Curves, OpenRun, PageContext, SelectRun
 from ldlm_monitor.screen.run_card import RunCard
 from ldlm_monitor.screen.run_columns import SPARK, Layout, RunRow
 from ldlm_monitor.screen.screen_page import ScreenPage
+from ldlm_monitor.screen.text_prompt import TextPrompt
 from ldlm_monitor.screen.triage import SORTABLE, arranged, shared_prefix
 from ldlm_monitor.screen.widgets import Painted, RowList, in_thread
 

@@ -40,7 +40,7 @@ from ldlm_monitor.screen.page_context import (
     whole_duration,
 )
 from ldlm_monitor.screen.screen_page import ScreenPage
-from ldlm_monitor.screen.triage import triaged
+from ldlm_monitor.screen.triage import triaged, why
 from ldlm_monitor.screen.widgets import Painted, in_thread
 
 _POINTS = 1024  # buckets of a curve: the 2 dots of each braille cell, up to 512 columns
@@ -157,7 +157,9 @@ class RunPage(ScreenPage):
             StyledSpan(f"  {safe(run.unseen, glyphs)}" if run.unseen else "", "warning"),
         ]
         if run.reasons:
-            first[-2:] = [StyledSpan(f"  {safe(run.because, glyphs)}", style_of_health)]
+            found = why(run, self._pages.snapshot)
+            said = f"{found.what}{found.where}{run.others}"
+            first[-2:] = [StyledSpan(f"  {safe(said, glyphs)}", style_of_health)]
         total = f"/{run.total_steps}" if run.total_steps else ""
         done = "" if run.progress is None else f" {run.progress * 100:.1f}%"
         second: Line = [  # the bar has a fifth of the width, 6 to 30 cells

@@ -138,3 +138,27 @@ def test_a_fault_of_a_machine_in_a_kernel_log_joins_the_incident_of_its_processe
     book.event("cuda_error", rank=3, host="gpu01", pid=41, severity="critical")
     found = {each.run: each for each in book.views(AT + 10)}
     assert (found["r"].root.kind, found["r"].events) == ("gpu_xid", 2)
+
+
+def test_that_processes_sleep_is_no_better_reason_than_that_no_step_comes() -> None:
+    book = Book()
+    book.alert("TrainingStalled", step=41)
+    (before,) = book.views()
+    book.event(
+        "log_silence", at=AT + 5, family="progress", role="evidence", severity="info",
+        message="pid 27883 sleeping", processes=[{"pid": 27883, "state": "sleeping"}],
+    )  # fmt: skip
+    (after,) = book.views(AT + 30)
+    assert (after.title, after.root.kind) == (before.title, "hang_no_progress")
+    assert "no step since step 41" in after.title
+
+
+def test_a_rank_that_a_probe_names_is_a_better_reason_than_that_no_step_comes() -> None:
+    book = Book(logged_ranks=frozenset(range(4)))
+    book.alert("TrainingStalled", step=41)
+    book.event(
+        "ras_status", at=AT + 5, family="nccl", role="evidence", severity="warning",
+        message="rank 2 is missing", missing_ranks=[2],
+    )  # fmt: skip
+    (after,) = book.views(AT + 30)
+    assert after.root.rank == 2

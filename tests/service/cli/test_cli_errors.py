@@ -67,8 +67,21 @@ def test_a_command_without_a_file_says_so(ask: Ask, command: str) -> None:
 def test_a_file_named_like_a_command_is_written_with_its_folder(ask: Ask, folder: Path) -> None:
     (folder / "report").write_text("nothing of ours\n", encoding="utf-8")
     answer = ask("--once", "./report")
-    assert answer.code == 0
+    assert answer.code == 2
     assert "No training run was found" in answer.out
+
+
+def test_a_text_without_a_training_is_an_error_that_says_what_to_try(
+    ask: Ask, folder: Path
+) -> None:
+    (folder / "notes.txt").write_text("bought milk\n", encoding="utf-8")
+    answer = ask("--once", "notes.txt")
+    assert answer.code == 2
+    assert answer.err == (
+        "ldlm-monitor: notes.txt: no training run was found; see what is understood of it:"
+        " ldlm-monitor parse --stats notes.txt; teach its lines: ldlm-monitor formats learn"
+        " notes.txt\n"
+    )
 
 
 @pytest.mark.parametrize("word", ["reports", "docter.log", "./docter", "logs", "doc*"])
@@ -78,13 +91,13 @@ def test_a_word_that_may_be_a_coming_file_is_no_mistyped_command(ask: Ask, word:
 
 def test_a_file_whose_name_is_near_a_commands_is_read(ask: Ask, folder: Path) -> None:
     (folder / "docter").write_text("nothing of ours\n", encoding="utf-8")
-    assert ask("--once", "docter").code == 0
+    assert "did you mean" not in ask("--once", "docter").err
 
 
 def test_files_may_come_from_the_configuration(ask: Ask, folder: Path) -> None:
     (folder / "ldlm-monitor.toml").write_text('files = ["a.log"]\n', encoding="utf-8")
     (folder / "a.log").write_text("nothing of ours\n", encoding="utf-8")
-    assert ask("report").code == 0
+    assert ask("report").out.count("No training run was found") == 1
 
 
 def test_a_bug_is_said_to_be_ours(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,14 @@ from ldlm_monitor.service.config import Settings
 from ldlm_monitor.service.daemon.local_source import LocalSource
 from ldlm_monitor.service.mcp.agent_answers import Tools
 from ldlm_monitor.service.notify.silences import Silences
+<<<<<<< HEAD:tests/service/daemon/test_newest_lines.py
 from ldlm_monitor.service.serve.pages import landing_page, resource, tag
 from tests.service.daemon.watching import NOW, Watching, append
+=======
+from ldlm_monitor.service.serve.live_page import live_page
+from ldlm_monitor.service.serve.pages import resource, tag
+from tests.together.watching import NOW, Watching, append
+>>>>>>> 081cfd29 (A live page at /, and a run's page that stays up to date):tests/together/monitor/test_newest_lines.py
 
 TRACEBACK = (
     'Traceback (most recent call last):\n  File "/job/train.py", line 3, in <module>\n'
@@ -84,7 +90,7 @@ def test_every_view_says_how_far_the_history_was_judged(start: Start) -> None:
     for shown, text in (first, "nothing judged yet"), (last, "judged up to 2026-01-29"):
         reading = json.loads(resource(shown, "runs", str))["reading"]
         assert 0 <= reading <= 1
-        assert f"<p>reading, {100 * reading:.0f} %: {text}" in landing_page(shown, str).decode()
+        assert f"<p>reading, {100 * reading:.0f} %: {text}" in live_page(shown, str).decode()
         page, _ = run_page(shown, "alpha") or ("", "")
         assert "READING</span>" in page
         assert text in page

@@ -31,7 +31,8 @@ from ldlm_monitor.service.notify.message import (
 from ldlm_monitor.service.notify.slack_message import drawn
 from ldlm_monitor.service.notify.webhook import WebhookBody, webhook_body
 from ldlm_monitor.service.serve.metrics import exposition, families
-from ldlm_monitor.service.serve.pages import landing_page, resource
+from ldlm_monitor.service.serve.live_page import live_page
+from ldlm_monitor.service.serve.pages import resource
 from tests.service.notify.planted import KEY_FILES, LINES, found_in
 
 NOW = 1_769_681_700.0
@@ -209,7 +210,7 @@ def test_report_pages_and_api_show_harmless_text(transition: Transition, message
         document = json.loads(resource(snapshot, name, redact))
         assert found_in("\n".join(strings(document))) == []
     page = Tags()
-    page.feed(landing_page(snapshot, redact).decode())
+    page.feed(live_page(snapshot, redact).decode())
     assert page.seen <= {
         "html", "html lang", "head", "meta", "meta charset", "title", "body", "h1", "h2", "ul",
         "li", "a", "a href",

@@ -11,7 +11,8 @@ from ldlm_monitor.screen.overview import summary
 from ldlm_monitor.screen.page_context import PageContext
 from ldlm_monitor.screen.run_columns import Layout, RunRow
 from ldlm_monitor.screen.triage import triaged
-from ldlm_monitor.service.serve.pages import landing_page, resource
+from ldlm_monitor.service.serve.live_page import live_page
+from ldlm_monitor.service.serve.pages import resource
 from ldlm_promrules.alerting import RuleSet
 from ldlm_promrules.promql import Expression
 from tests.service.daemon.failing_lines import NAN, TRACEBACK
@@ -64,7 +65,7 @@ def seen(monitor: Monitor) -> str:
     columns = Layout.of(160, snapshot.runs, "")
     drawn = columns.row(RunRow(run_of(monitor), None, shared), chosen=False)
     line = [*drawn, *summary(snapshot, UNICODE)]
-    page = landing_page(snapshot, lambda text: text).decode()
+    page = live_page(snapshot, lambda text: text).decode()
     return "\n".join(
         ["".join(span.text for span in line), page, *StatusLines().of(snapshot, snapshot.at)]
     )

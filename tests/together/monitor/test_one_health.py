@@ -10,7 +10,8 @@ from ldlm_monitor.screen.draw import UNICODE
 from ldlm_monitor.screen.ranks import grid
 from ldlm_monitor.service.notify.content import news_of
 from ldlm_monitor.service.notify.message import from_transition, message_of
-from ldlm_monitor.service.serve.pages import landing_page, resource
+from ldlm_monitor.service.serve.live_page import live_page
+from ldlm_monitor.service.serve.pages import resource
 from tests.service.daemon.failing_lines import NAN, TRACEBACK
 from tests.together.monitor.test_health_of_ended_runs import BAR, DAY, START, run_of, trained
 
@@ -37,7 +38,7 @@ def test_every_view_prints_the_level_and_why() -> None:
     (status,) = StatusLines().of(snapshot, snapshot.at)
     assert "CRITICAL" in status
     assert why[:60] in status
-    assert why[:60] in landing_page(snapshot, lambda text: text).decode()
+    assert why[:60] in live_page(snapshot, lambda text: text).decode()
     (reported,) = json.loads(resource(snapshot, "runs", str))["runs"]
     assert reported["health"] == "CRITICAL"
     assert reported["reasons"][0]["text"] == why

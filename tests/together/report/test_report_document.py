@@ -173,10 +173,11 @@ def test_several_runs_share_a_page(write: Write) -> None:
     assert [link for link in page.links if link.startswith("#run")] == ["#run0", "#run1"]
 
 
-def test_a_log_without_a_training_makes_a_report_that_says_so(write: Write, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["r.html", "r.md"])
+def test_a_log_without_a_training_makes_a_report_that_says_so(tmp_path: Path, name: str) -> None:
     (tmp_path / "empty.log").write_text("nothing\n", encoding="utf-8")
-    assert "No training run was found" in write("r.html", tmp_path / "empty.log")
-    assert "No training run was found" in write("r.md", tmp_path / "empty.log")
+    assert main(["report", "-o", str(tmp_path / name), str(tmp_path / "empty.log")]) == 2
+    assert "No training run was found" in (tmp_path / name).read_text("utf-8")
 
 
 def test_an_unknown_ending_is_one_clear_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -57,7 +57,7 @@ class DecisionScore(View):
 def decision_json(run: RunView) -> str:
     """A run's decision as one JSON object, in the contract's form."""
     found = decision_of(run)
-    shown = found.model_dump(mode="json", exclude={"rule", "if_wrong"})
+    shown = found.model_dump(mode="json", exclude={"rule", "if_wrong", "do"})
     file = found.evidence[0].path if found.evidence else run.files[0] if run.files else ""
     return json.dumps({"file": file, "run": run.name, "attempt": run.attempt, **shown})
 

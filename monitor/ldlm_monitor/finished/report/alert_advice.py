@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from ldlm_monitor.base.names import SEVERITIES, severity_rank
+from ldlm_monitor.base.names import RUN_FINISHED, SEVERITIES, severity_rank
 from ldlm_monitor.base.snapshot import AlertView, Snapshot
 from ldlm_monitor.base.text.yaml_loader import packaged_yaml
 
@@ -17,11 +17,16 @@ _LAUNCHED = "MM-LDLM"  # the framework whose launch script has its own names for
 
 
 def firing(snapshot: Snapshot) -> list[AlertView]:
-    """The firing alerts with a severity of `names.SEVERITIES`, the worst first."""
+    """The firing alerts with a severity of `names.SEVERITIES`, the worst first.
+
+    Without that a run has finished, which the report says of each run.
+    """
     found = [
         alert
         for alert in snapshot.alerts
-        if alert.state == "firing" and alert.labels.get("severity") in SEVERITIES
+        if alert.state == "firing"
+        and alert.labels.get("severity") in SEVERITIES
+        and alert.name != RUN_FINISHED
     ]
     return sorted(found, key=lambda alert: -severity_rank(alert.labels["severity"]))
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from ldlm_monitor import __version__
 from ldlm_monitor.base.goodput import Goodput
 from ldlm_monitor.base.incident_view import IncidentView, View
-from ldlm_monitor.base.names import RATES, SEVERITIES, EndReason
+from ldlm_monitor.base.names import RATES, RUN_FINISHED, SEVERITIES, EndReason
 from ldlm_monitor.base.points import make_labels
 from ldlm_monitor.base.records import Event, Position
 from ldlm_monitor.base.snapshot import AlertView, CurveView, Health, MonitorView, RunView, Snapshot
@@ -88,11 +88,13 @@ class Report(View):
     monitor: MonitorView
 
 
-def report(snapshot: Snapshot, price: float | None = None, *, ends: bool = False) -> Report:
+def report(
+    snapshot: Snapshot, price: float | None = None, *, ends: bool = False, ticks: bool = False
+) -> Report:
     """The report of a snapshot; `ends`: of logs that were read to their ends, which is its time.
 
-    `price` is that of a GPU for an hour. Texts from logs are redacted, but not escaped for HTML or
-    Markdown.
+    `ticks`: ages are shown beside it, as they grow; in its texts they would stand still. `price` is
+    that of a GPU for an hour. Texts from logs are redacted, but not escaped for HTML or Markdown.
     """
     owned = {run.name for run in snapshot.runs}
     ordered = sorted(snapshot.runs, key=lambda run: (_LEVELS.index(run.health), _seen_at(run)))
@@ -100,7 +102,7 @@ def report(snapshot: Snapshot, price: float | None = None, *, ends: bool = False
         "version": __version__,
         "at": snapshot.at,
         "health": max((run.health for run in ordered), key=_LEVELS.index, default="HEALTHY"),
-        "runs": [_run(run, snapshot, price, ends=ends) for run in reversed(ordered)],
+        "runs": [_run(run, snapshot, price, ends=ends, ticks=ticks) for run in reversed(ordered)],
         "alerts": [alert for alert in firing(snapshot) if alert.labels.get("run") not in owned],
         "monitor": snapshot.monitor,
     }
@@ -111,7 +113,9 @@ def _seen_at(run: RunView) -> float:
     return max(run.ended_at or 0.0, run.last_progress_at or 0.0, run.started_at or 0.0)
 
 
-def _run(run: RunView, snapshot: Snapshot, price: float | None, *, ends: bool) -> dict[str, Any]:
+def _run(
+    run: RunView, snapshot: Snapshot, price: float | None, *, ends: bool, ticks: bool
+) -> dict[str, Any]:
     alerts = [alert for alert in firing(snapshot) if alert.labels.get("run") == run.name]
     incidents = [each for each in snapshot.incidents if each.run == run.name]
     curves = snapshot.curves.get(run.name, {})
@@ -119,7 +123,7 @@ def _run(run: RunView, snapshot: Snapshot, price: float | None, *, ends: bool) -
         **run.model_dump(),
         "settings": _settings(run.settings),
         "said": _said(run, incidents),
-        "facts": _facts(run, snapshot, ends=ends),
+        "facts": _facts(run, snapshot, ends=ends, ticks=ticks),
         "incidents": incidents,
         "alerts": alerts,
         "issues": list(_issues(run, snapshot.events)),
@@ -158,11 +162,11 @@ def _said(run: RunView, incidents: Sequence[IncidentView]) -> str:
     return f"{seen}: {run.state}, step {run.step}{of}{unseen}{past}"
 
 
-def _facts(run: RunView, snapshot: Snapshot, *, ends: bool) -> dict[str, str]:
-    """Names and values; `ends` as in `report`."""
+def _facts(run: RunView, snapshot: Snapshot, *, ends: bool, ticks: bool) -> dict[str, str]:
+    """Names and values; `ends` and `ticks` as in `report`."""
     goes_on, last = run.ended_at is None, run.last_progress_at
     ago = ""
-    if goes_on and last is not None and run.health != "READING":
+    if goes_on and last is not None and run.health != "READING" and not ticks:
         at = snapshot.at if run.judged_to is None else run.judged_to
         since = " before the log's end" if ends else " ago"
         if run.host is not None:
@@ -261,6 +265,8 @@ def _news(run: RunView, snapshot: Snapshot, incidents: Sequence[IncidentView]) -
         yield Entry(time=at, kind="incident", severity="critical", text=text)
     for transition in snapshot.transitions:
         if transition.labels.get("run") != run.name or transition.state == "pending":
+            continue
+        if transition.alert == RUN_FINISHED:  # its end is an entry of its own
             continue
         severity = transition.labels.get("severity", "info")
         summary = summary_of(transition.annotations, run.name)

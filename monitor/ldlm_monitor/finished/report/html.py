@@ -4,8 +4,6 @@ The page is for printing and forwarding, so it is whole without its script, whic
 the charts and enlarges them. The content security policy allows this one script, by its hash.
 """
 
-import base64
-import hashlib
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -16,6 +14,7 @@ from importlib.resources import files
 from ldlm_monitor.base.goodput import Goodput
 from ldlm_monitor.base.text.format import counted, utc
 from ldlm_monitor.finished.charts import GUTTER, STYLE, svg
+from ldlm_monitor.finished.live_script import age, live_script, script_policy
 from ldlm_monitor.finished.report.contents import (
     Block,
     Item,
@@ -33,6 +32,8 @@ from ldlm_monitor.finished.report.figures import figures, plotted
 
 _URGENT = ("Incidents", "Firing", "Fired at its end", "Not checked")
 """Sections that are always open: the evidence, and its gaps. Others open by a click or key."""
+EVERY_SECONDS = 5.0
+"""Between two fetches by a page that a daemon serves. A choice: a page is made in some 20 ms."""
 _TONES = 5
 """Number of the last colour of a bar in page.css (0: productive time); further losses share it."""
 
@@ -43,35 +44,57 @@ def _asset(name: str) -> str:
 
 
 @cache
-def policy() -> str:
-    """The page's content security policy: it has log text, so only its own script may run."""
-    digest = base64.b64encode(hashlib.sha256(_asset("page.js").encode()).digest()).decode()
-    return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+def policy(*, live: bool = False) -> str:
+    """The page's content security policy: it has log text, so only its own scripts may run."""
+    scripts = (_asset("page.js"), *([live_script()] if live else []))
+    return script_policy(*scripts, connects=live)
 
 
-def page(report: Report) -> str:
-    """The whole report as HTML."""
+def page(report: Report, now: float | None = None) -> str:
+    """The whole report as HTML.
+
+    `now` (Unix seconds): it is served by a daemon, below `/runs/`, and keeps itself up to date.
+    """
+    is_live = now is not None
     names = ", ".join(run.name for run in report.runs) or "no run"
     return "\n".join(
         (
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{policy()}">',
+            f'<meta http-equiv="Content-Security-Policy" content="{policy(live=is_live)}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>{report.health}: {escape(names[:120])}</title>",  # more than a tab shows
             f"<style>{_asset('page.css')}{STYLE}</style>",
-            "</head><body><main>",
-            *_body(report),
-            f"</main><script>{_asset('page.js')}</script></body></html>\n",
+            f"</head><body>{_connection(is_live)}<main{_live_data(now)}>",
+            *_body(report, now),
+            f"</main><script>{_asset('page.js')}</script>",
+            f"<script>{live_script()}</script>" if is_live else "",
+            "</body></html>\n",
         )
     )
 
 
-def _body(report: Report) -> Iterator[str]:
-    yield f"<header><h1>Training health report</h1>{_time(report.at)}</header>"
+def _connection(is_live: bool) -> str:
+    if not is_live:
+        return ""
+    return '<nav><a href="../">all runs</a> <span id="live" role="status"></span></nav>'
+
+
+def _live_data(now: float | None) -> str:
+    if now is None:
+        return ""
+    stream = "../api/v1/stream"
+    return f' data-now="{now:.3f}" data-every="{EVERY_SECONDS:g}" data-stream="{stream}"'
+
+
+def _body(report: Report, now: float | None) -> Iterator[str]:
+    at = (
+        _time(report.at) if now is None else f"<span>as of {_time(now)}, {age(now, now)} ago</span>"
+    )
+    yield f"<header><h1>Training health report</h1>{at}</header>"
     if len(report.runs) > 1:
         yield f'<section class="overview">{_overview(report)}</section>'
     for index, run in enumerate(report.runs):
-        yield from _run(run, index, is_alone=len(report.runs) == 1)
+        yield from _run(run, index, now, is_alone=len(report.runs) == 1)
     for title, blocks in closing(report).items():
         yield _section(title, _blocks(blocks), level=2)
     monitor = report.monitor
@@ -92,7 +115,7 @@ def _overview(report: Report) -> str:
     return _scroll(f"{runs_counted(report)}, the worst first", table.titles, rows)
 
 
-def _run(run: ReportRun, index: int, *, is_alone: bool) -> Iterator[str]:
+def _run(run: ReportRun, index: int, now: float | None, *, is_alone: bool) -> Iterator[str]:
     """A run; a healthy one among several is a line that opens."""
     is_folded = run.health == "HEALTHY" and not is_alone
     heading = f"{_badge(run.health)} <h2>{escape(run.name)}</h2>"
@@ -100,7 +123,7 @@ def _run(run: ReportRun, index: int, *, is_alone: bool) -> Iterator[str]:
         yield f'<details class="run"><summary>{heading} {escape(run.state)}</summary>'
         heading = ""
     yield f'<section class="verdict {run.health}" id="run{index}">{heading}'
-    yield from _verdict(run)
+    yield from _verdict(run, now)
     yield "</section>"
     found = sections(run)
     done = what_to_do(run)
@@ -118,11 +141,11 @@ def _run(run: ReportRun, index: int, *, is_alone: bool) -> Iterator[str]:
     yield "</details>" if is_folded else ""
 
 
-def _verdict(run: ReportRun) -> Iterator[str]:
+def _verdict(run: ReportRun, now: float | None) -> Iterator[str]:
     """What is wrong, the chart that shows it, and what to do."""
     yield f'<p class="said">{escape(run.said)}</p>'
     framework = f", {escape(run.framework)}" if run.framework not in {"", "unknown"} else ""
-    yield f'<p class="soft">{escape(run.state)}{framework}{_progress(run)}</p>'
+    yield f'<p class="soft">{escape(run.state)}{framework}{_progress(run)}{_ticking(run, now)}</p>'
     yield from _charts(run, slice(1))
     if done := what_to_do(run):
         yield f"<h3>What to do</h3>{_list(done, 'ol')}"
@@ -135,6 +158,15 @@ def _charts(run: ReportRun, which: slice) -> Iterator[str]:
     )
     if charts:
         yield f'<div class="charts" style="--gutter:{GUTTER}px">{charts}</div>'
+
+
+def _ticking(run: ReportRun, now: float | None) -> str:
+    """Since when the run has ended, or taken no step, on a page that is kept up to date."""
+    at = run.last_progress_at if run.ended_at is None else run.ended_at
+    if now is None or at is None or run.health == "READING":
+        return ""
+    what = "last step" if run.ended_at is None else "ended"
+    return f", {what} {run.about(at)}{age(at, now)} ago"
 
 
 def _progress(run: ReportRun) -> str:

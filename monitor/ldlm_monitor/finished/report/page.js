@@ -7,7 +7,7 @@ const steps = (low, high) => {
   for (let at = Math.ceil(low / by) * by; at <= high; at += by) found.push(at);
   return found;
 };
-for (const plot of document.querySelectorAll("[data-plot]")) {
+const draw = () => document.querySelectorAll("[data-plot]").forEach((plot) => {
   const { title, low, high, lines } = JSON.parse(plot.dataset.plot);
   const chart = plot.querySelector("svg"), frame = chart.querySelector("svg");
   const xs = [...new Set(lines.flatMap((line) => line.steps))].sort((a, b) => a - b);
@@ -80,4 +80,6 @@ for (const plot of document.querySelectorAll("[data-plot]")) {
     chosen.style.cssText = "";
   };
   chart.onpointerleave = () => { began = null; chosen.style.cssText = ""; };
-}
+});
+draw();
+document.addEventListener("replaced", draw);

@@ -219,6 +219,7 @@ def _event(
     if root is None or incident is None:
         known = rank or (None if run.failed_rank is None else str(run.failed_rank))
         named = known is None or re.search(rf"\brank {known}\b", text)
+        text = text.partition("; ")[0]  # a verdict follows, which a line has no room for
         return text, "" if named else f", rank {known}"
     return _first_cause(incident, run.failed_rank)
 
@@ -266,14 +267,15 @@ def _nonfinite(run: RunView, alert: str, incident: IncidentView | None) -> tuple
     """The first value that was not finite, with its step and rank as far as they are known."""
     message = incident.root.message if incident is not None else ""
     of_gradient = alert == "NonFiniteGradient" or (not alert and "gradient" in message)
-    marks = [each for each in run.nonfinite if (each.quantity == "grad_norm") is of_gradient]
+    wanted = "grad_norm" if of_gradient else "loss"
+    marks = [each for each in run.nonfinite if wanted in each.quantity]
     first = next(iter(marks or run.nonfinite), None)
     named = _LOSS.search(message)
-    quantity = first.quantity if first is not None else named[0] if named else "loss"
+    quantity = marks[0].quantity if marks else named[0] if named else wanted
     seen = run.statistics.get(quantity)
     is_now = seen is not None and not math.isfinite(seen.current)
     word = number(seen.current) if seen is not None and is_now else "NaN or Inf"
-    name = "gradient" if "grad_norm" in quantity or (first is None and of_gradient) else quantity
+    name = "gradient" if quantity == "grad_norm" else quantity
     rank = first.rank if first is not None and first.rank is not None else run.failed_rank
     at = first.step if first is not None else incident.last_step if incident is not None else None
     return f"{name} {word}", _place(at, rank)

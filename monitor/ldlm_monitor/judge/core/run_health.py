@@ -1,5 +1,6 @@
 """The one answer to how a run is now: a level, and the reasons for it, which every view prints."""
 
+import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -7,7 +8,7 @@ from typing import Final
 
 from ldlm_monitor.base.alert import alert_key
 from ldlm_monitor.base.incident_view import DecisionView
-from ldlm_monitor.base.names import PAST_TIMES, RUN_FINISHED, severity_rank
+from ldlm_monitor.base.names import PAST_TIMES, RUN_FINISHED, STALL_ALERT, severity_rank
 from ldlm_monitor.base.points import Point
 from ldlm_monitor.base.records import Event
 from ldlm_monitor.base.snapshot import AlertView, Health, ReasonView, RunView, Snapshot
@@ -23,7 +24,10 @@ HEALTH: Final[tuple[Health, ...]] = ("HEALTHY", "WARNING", "UNHEALTHY", "CRITICA
 """Best to worst, at the indices of their `SEVERITIES`; the index is `ldlm_run_health`."""
 NONFINITE_ALERTS: Final = ("NonFiniteLoss", "NonFiniteGradient")
 FiringByRun = Mapping[str, Sequence[ActiveAlert[Expression]]]
-_ANSWERS_NO_CHECK: Final = ("ill", "untested", "finished_untested")  # rules that only say that a check failed
+_ANSWERS_NO_CHECK: Final = ("ill", "untested", "finished_untested")
+"""Rules of decisions that only say that a check failed."""
+_AGE = re.compile(r"no step for [^,;]*")
+"""An age in a text stands still while the run's own, which every view shows, goes on."""
 _ILL: Final = frozenset({"stalled", "crashed", "killed"})  # states that are a reason by themselves
 
 
@@ -122,7 +126,14 @@ class HealthBook:
         ]
         reasons += [] if reasons and run.life.ended else _finding(run)
         troubles = (each for each in alerts if each.rule.name != RUN_FINISHED)
-        reasons += (_of_alert(each, self._is_over(run, each)) for each in troubles)
+        reasons += [
+            _of_alert(
+                each,
+                is_over=self._is_over(run, each),
+                is_symptom=bool(reasons) and self._incidents.has(run.name, _key(each)),
+            )
+            for each in troubles
+        ]
         is_over = run.life.ended or run.is_read
         if not reasons and is_over and run.life.state != "finished":
             reasons += _last_words(self._last_word(run))
@@ -139,7 +150,7 @@ class HealthBook:
             return not is_lost(run)
         if run.life.state == "finished":
             return _is_of_moments(alert.rule.expr)
-        return self._incidents.has_survived(run.name, alert_key(name, alert.labels))
+        return self._incidents.has_survived(run.name, _key(alert))
 
 
 def _last_words(event: Event | None) -> Iterator[ReasonView]:
@@ -184,14 +195,21 @@ def _is_of_moments(expr: Expression) -> bool:
     return any(name in PAST_TIMES or name.endswith("_total") for name in read)
 
 
-def _of_alert(alert: ActiveAlert[Expression], is_over: bool) -> ReasonView:
+def _key(alert: ActiveAlert[Expression]) -> str:
+    return alert_key(alert.rule.name, alert.labels)
+
+
+def _of_alert(alert: ActiveAlert[Expression], *, is_over: bool, is_symptom: bool) -> ReasonView:
     name, run = alert.rule.name, alert.labels.get("run", "")
     summary = alert.annotations.get("summary", "").removeprefix(run).lstrip(": ")
+    if name == STALL_ALERT:
+        summary = _AGE.sub("no step", summary)
     found = ReasonView(
         kind="alert",
         severity=alert.labels.get("severity", "info"),
         text=f"{name}: {summary}" if summary else name,
         since=alert.fired_at,
+        is_symptom=is_symptom,
     )
     return _as_past(found) if is_over else found
 

@@ -170,6 +170,11 @@ class Incidents:
         found = next((each for each in present if key in each.firing), None)
         return None if found is None else found.answer(self._facts_of(name), at)
 
+    def has(self, name: str, key: str) -> bool:
+        """Whether the firing alert `key` belongs to an open incident of a run that views show."""
+        present = self._runs[name].current() if name in self._runs else ()
+        return any(key in each.firing and each.shows and each.state == "open" for each in present)
+
     def has_survived(self, name: str, key: str) -> bool:
         """Whether the run took steps again after the incident of the firing alert `key`."""
         present = self._runs[name].current() if name in self._runs else ()

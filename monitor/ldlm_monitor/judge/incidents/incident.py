@@ -47,6 +47,8 @@ def alert_clue(transition: Transition, kind: str, at: float) -> Clue:
     """An alert, processed at `at`, as a clue of `kind`, for failures that no line reports."""
     summary = transition.annotations.get("summary", transition.alert)
     run, rank = transition.labels.get("run", ""), transition.labels.get("rank", "")
+    if kind == STALL:  # an age would stand still
+        summary = f"no step since step {transition.step}" if transition.step else "no step yet"
     return Clue(
         kind=kind,
         meaning=meaning_of_kind(kind),

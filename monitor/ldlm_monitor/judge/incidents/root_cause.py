@@ -92,7 +92,7 @@ def _unattributed(
     settled: bool,
 ) -> RootCause:
     """The verdict without a cause: the event that most ranks logged, and the open questions."""
-    fold = _loudest(evidence)
+    fold = _loudest(evidence, stall)
     clue = fold.first if fold is not None else stall or evidence.deed
     why = _doubts(evidence, run, collective, settled=settled)
     if clue is None:
@@ -123,10 +123,14 @@ def _doubts(
     return ("no line reports the cause",)
 
 
-def _loudest(evidence: Evidence) -> Fold | None:
-    """The fold of the most specific kind; of several, the one of most ranks."""
+def _loudest(evidence: Evidence, stall: Clue | None) -> Fold | None:
+    """The fold of the most specific kind; of several, the one of most ranks.
+
+    That processes sleep says less than that a run takes no step.
+    """
     folds = [fold for fold in evidence.folds.values() if fold.role in ("victim", "death", "root")]
-    folds = folds or ([] if evidence.deed is not None else list(evidence.folds.values()))
+    is_known = evidence.deed is not None or stall is not None
+    folds = folds or ([] if is_known else list(evidence.folds.values()))
 
     def rated(fold: Fold) -> tuple[object, ...]:
         vague = "vague" in fold.meaning.words or fold.first.severity in ("info", "warning")

@@ -253,7 +253,9 @@ class TrainingRun:
             total_steps=self.progress.total_steps,
             epoch=self.progress.epoch,
             progress=self.progress.ratio,
-            eta_seconds=self.progress.eta(self._step_seconds()),
+            eta_seconds=None
+            if life.state == "stalled"
+            else self.progress.eta(self._step_seconds()),
             started_at=life.started_at,
             last_progress_at=None if self.progress.step is None else life.last_progress_at,
             stall_limit_seconds=life.stall_limit if life.can_stall else None,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ldlm_monitor.base.errors import INTERRUPTED
+from ldlm_monitor.base.errors import INTERRUPTED, UsageError
 from ldlm_monitor.service.cli.flags import exit_code, replay_of, write_file
 from ldlm_monitor.service.cli.reading import read_to_end
+
+_NAMED = 3  # files that an error names. A choice: more hide what to try
 
 if TYPE_CHECKING:
     from ldlm_monitor.base.snapshot import Snapshot
@@ -16,7 +19,10 @@ if TYPE_CHECKING:
 
 
 def write_once(found: Settings, output: Path | None = None) -> int:
-    """Reads the files to their ends and writes the report (None: to stdout); the exit code."""
+    """Reads the files to their ends and writes the report (None: to stdout); the exit code.
+
+    Raises UsageError, once the report is written, if no run was found.
+    """
     snapshot, is_interrupted = read_to_end(replay_of(found, looks=True))
     suffix = output.suffix.lower() if output else ".txt"
     text = _rendered(snapshot, suffix, found.gpu_hour_price)
@@ -24,7 +30,17 @@ def write_once(found: Settings, output: Path | None = None) -> int:
         sys.stdout.write(text)
     else:
         write_file(output, text, "--output")
-    return INTERRUPTED if is_interrupted else exit_code(snapshot, found.fail_on)
+    if is_interrupted:
+        return INTERRUPTED
+    if not snapshot.runs:
+        first = found.files[0] if found.files else "FILE"
+        raise UsageError(
+            "no training run was found",
+            where=", ".join(found.files[:_NAMED]),
+            remedy=f"see what is understood of it: ldlm-monitor parse --stats {first};"
+            f" teach its lines: ldlm-monitor formats learn {first}",
+        )
+    return exit_code(snapshot, found.fail_on)
 
 
 def run_page(snapshot: Snapshot, name: str) -> tuple[str, str] | None:
@@ -43,7 +59,7 @@ def run_page(snapshot: Snapshot, name: str) -> tuple[str, str] | None:
     charted = {name: curves[name] for name in curves if is_charted(name)}
     parts = {"runs": (run,), "alerts": alerts, "curves": {run.name: charted}}
     one = snapshot.model_copy(update=parts)
-    return page(document(one)), policy()
+    return page(document(one, ticks=True), time.time()), policy(live=True)
 
 
 def _rendered(snapshot: Snapshot, suffix: str, price: float | None) -> str:

@@ -122,7 +122,7 @@ class Policy(StreamPolicy):
 
     # A choice: who waits for a run of minutes sees its end; longer ones end while people do else.
     finished_after_seconds: SecondsFromZero = 600
-    """The end of a run (RunFinished) is sent, at once and not in a digest, if it ran for as long."""
+    """RunFinished is sent of a run that lasted for at least so long: at once, and in no digest."""
 
     def leaves_out(self, alert: str, value: float, *, fires: bool) -> bool:
         """Whether an alert is none for people: the end of a short run, or that one is long over."""

@@ -1,4 +1,4 @@
-"""Parts of the snapshot, curves and slices of logs as JSON, and the landing page as HTML.
+"""Parts of the snapshot, curves and slices of logs as JSON.
 
 A query that cannot be answered raises starlette's `HTTPException`: 400 for a bad parameter, 404
 for an unknown run, quantity or file.
@@ -8,7 +8,6 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
-from html import escape
 from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
@@ -17,7 +16,7 @@ from starlette.exceptions import HTTPException
 from ldlm_monitor.base.errors import InputError, first_problem
 from ldlm_monitor.base.queries import MAX_POINTS, LogQuery, Natural, Source, visible
 from ldlm_monitor.base.snapshot import Snapshot
-from ldlm_monitor.base.text.sanitize import jsonable, plain, run_path
+from ldlm_monitor.base.text.sanitize import jsonable
 
 RESOURCES = ("runs", "alerts", "incidents", "events")
 """Fields of the snapshot, each with an endpoint /api/v1/NAME."""
@@ -26,12 +25,9 @@ Redact: TypeAlias = Callable[[str], str]  # removes secrets from a text
 
 _WITH = {"runs": {"monitor", "inputs", "reading", "judged_to"}, "alerts": {"transitions"}}
 """Further fields of the snapshot in a resource, whose clients show both."""
-_LINKS = ("/metrics", "/-/healthy", "/-/ready", *(f"/api/v1/{name}" for name in RESOURCES))
 _CACHED, _CACHED_LENGTH = 16384, 400
 """Texts that the cache of `redact` holds, and characters of the longest: a choice. Some MB in all
 suffice for the labels of thousands of series."""
-_SHOWN = 200
-"""Characters of a text on the landing page: a choice, more than usual names of runs have."""
 
 
 def parts(name: str) -> set[str]:
@@ -122,27 +118,3 @@ def log(redact: Redact, source: Source, parameters: Mapping[str, str]) -> dict[s
         return asdict(visible(source, _parsed(_LOGS, parameters), redact))
     except InputError as problem:
         raise HTTPException(404, str(problem)) from None
-
-
-def landing_page(snapshot: Snapshot, redact: Redact) -> bytes:
-    """HTML for a person who opens the port in a browser: how far it has read, the runs, links."""
-    reading = f"<p>{unjudged}</p>" if (unjudged := snapshot.unjudged()) else ""
-    runs = "".join(
-        f'<li><a href="{escape(run_path(run.name)[1:])}">{_shown(redact(run.name))}</a>: '
-        f"{_shown(run.state)}, {_shown(run.health)}"
-        f"{f' ({_shown(redact(run.because))})' if run.reasons else ''}"
-        f"{'' if run.step is None else f', step {run.step}'}"
-        f"{f', {unjudged}' if (unjudged := run.unjudged()) else ''}</li>"
-        for run in snapshot.runs
-    )
-    links = "".join(f'<li><a href="{link}">{link}</a></li>' for link in _LINKS)
-    return (
-        "<!DOCTYPE html>\n"
-        '<html lang="en"><head><meta charset="utf-8"><title>ldlm-monitor</title></head>'
-        f"<body><h1>ldlm-monitor</h1>{reading}<h2>Runs</h2><ul>{runs or '<li>none yet</li>'}</ul>"
-        f"<h2>Pages</h2><ul>{links}</ul></body></html>\n"
-    ).encode("utf-8", "replace")
-
-
-def _shown(text: str) -> str:
-    return escape(plain(text, _SHOWN))
