@@ -29,10 +29,13 @@
   const sift = () => {
     if (!filter) return;
     const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+    let count = 0;
     for (const row of main().querySelectorAll("[data-row]")) {
       const text = row.textContent.toLowerCase();
       row.hidden = !words.every((word) => text.includes(word));
+      count += !row.hidden;
     }
+    main().querySelector("[data-none]").hidden = count > 0;
   };
   const replace = (fresh) => {
     const opened = new Set([...main().querySelectorAll("details")].map((each) => each.open && each.innerText.split("\n")[0]));

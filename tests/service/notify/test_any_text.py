@@ -30,8 +30,8 @@ from ldlm_monitor.service.notify.message import (
 )
 from ldlm_monitor.service.notify.slack_message import drawn
 from ldlm_monitor.service.notify.webhook import WebhookBody, webhook_body
-from ldlm_monitor.service.serve.metrics import exposition, families
 from ldlm_monitor.service.serve.live_page import live_page
+from ldlm_monitor.service.serve.metrics import exposition, families
 from ldlm_monitor.service.serve.pages import resource
 from tests.service.notify.planted import KEY_FILES, LINES, found_in
 

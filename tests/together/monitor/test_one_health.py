@@ -6,6 +6,7 @@ from ldlm_monitor.base.records import Event, Position
 from ldlm_monitor.base.snapshot import RankView, RunView
 from ldlm_monitor.base.text.lines import StatusLines
 from ldlm_monitor.finished.report.plain_text import health_report
+from ldlm_monitor.judge.core.headline import headline_of
 from ldlm_monitor.screen.draw import UNICODE
 from ldlm_monitor.screen.ranks import grid
 from ldlm_monitor.service.notify.content import news_of
@@ -38,7 +39,10 @@ def test_every_view_prints_the_level_and_why() -> None:
     (status,) = StatusLines().of(snapshot, snapshot.at)
     assert "CRITICAL" in status
     assert why[:60] in status
-    assert why[:60] in live_page(snapshot, lambda text: text).decode()
+    found = headline_of(run, snapshot.alerts, snapshot.incidents)
+    assert found is not None
+    assert f"{found.what}{found.where} → " in live_page(snapshot, lambda text: text).decode()
+    assert health_report(snapshot).count(f"Why          {found.what}{found.where}") == 1
     (reported,) = json.loads(resource(snapshot, "runs", str))["runs"]
     assert reported["health"] == "CRITICAL"
     assert reported["reasons"][0]["text"] == why

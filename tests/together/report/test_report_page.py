@@ -127,6 +127,10 @@ def test_every_text_has_the_contrast_of_wcag_aa(is_dark: bool) -> None:
     for ground in ("ground", "card"):
         for color in page.keys() - {"ground", "card", "line"}:
             assert contrast(page[color], page[ground]) >= 4.5, (color, ground)
+    runs = palettes("ldlm_monitor.service.serve", "live.css")[is_dark]
+    for color in runs.keys() - {"ground", "card", "line"}:
+        for ground in ("ground", "card"):
+            assert contrast(runs[color], runs[ground]) >= 4.5, (color, ground)
     chart = palettes("ldlm_monitor.finished", "chart.css")[is_dark]
     assert chart["ground"] == page["card"]
     for color in chart.keys() - {"grid", "ground"}:  # curves need 3.0, but legends are text

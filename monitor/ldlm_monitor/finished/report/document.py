@@ -17,6 +17,7 @@ from ldlm_monitor.base.snapshot import AlertView, CurveView, Health, MonitorView
 from ldlm_monitor.base.text.format import counted, duration, number, utc
 from ldlm_monitor.base.text.sanitize import jsonable, plain, shorten, summary_of
 from ldlm_monitor.finished.report.alert_advice import firing, recommendations
+from ldlm_monitor.judge.core.headline import headline_of
 from ldlm_monitor.logs.parse.meanings import meaning_of
 
 END_SHOWN: Mapping[EndReason, str] = {
@@ -151,7 +152,9 @@ def _settings(settings: Mapping[str, str]) -> dict[str, str]:
 def _said(run: RunView, incidents: Sequence[IncidentView]) -> str:
     over = [each for each in incidents if each.state != "open" and each.ended_reason != "run ended"]
     past = f"; {counted(len(over), 'earlier incident')}: {plain(over[-1].title)}" if over else ""
-    unjudged = "; ".join(filter(None, (run.unjudged(), plain(run.because))))
+    found = headline_of(run, (), incidents) if run.reasons else None
+    why = "" if found is None else f"{found.what}{found.where}{run.others}"
+    unjudged = "; ".join(filter(None, (run.unjudged(), plain(why))))
     if unjudged:
         return unjudged + past
     unseen = f"; {run.unseen}" if run.unseen else ""

@@ -80,7 +80,8 @@ def live_page(
         f'<main data-now="{now:.3f}" data-every="{EVERY_SECONDS:g}"'
         f' data-stream="{up}api/v1/stream">'
         f"{_head(snapshot, title, now)}"
-        f'<ul class="runs">{"".join(shown) or _nothing(snapshot, wanted)}</ul>'
+        f'<ul class="runs">{"".join(shown)}'
+        f"<li data-none{' hidden' * bool(shown)}>{_nothing(snapshot)}</li></ul>"
         f"{_inputs(snapshot.inputs, redact)}</main>"
         f"<footer>{_links(up)}</footer><script>{live_script()}</script></body></html>\n"
     ).encode("utf-8", "replace")
@@ -218,8 +219,8 @@ def _resampled(means: Sequence[float], nonfinite: Sequence[int]) -> Iterator[tup
         yield mean, any(nonfinite[start:end])
 
 
-def _nothing(snapshot: Snapshot, wanted: Sequence[str]) -> str:
-    return f"<li>{'no run has these words' if wanted and snapshot.runs else 'no run yet'}</li>"
+def _nothing(snapshot: Snapshot) -> str:
+    return "no run has these words" if snapshot.runs else "no run yet"
 
 
 def _inputs(inputs: Iterable[InputView], redact: Callable[[str], str]) -> str:
