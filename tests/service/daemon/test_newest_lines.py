@@ -16,14 +16,9 @@ from ldlm_monitor.service.config import Settings
 from ldlm_monitor.service.daemon.local_source import LocalSource
 from ldlm_monitor.service.mcp.agent_answers import Tools
 from ldlm_monitor.service.notify.silences import Silences
-<<<<<<< HEAD:tests/service/daemon/test_newest_lines.py
-from ldlm_monitor.service.serve.pages import landing_page, resource, tag
-from tests.service.daemon.watching import NOW, Watching, append
-=======
 from ldlm_monitor.service.serve.live_page import live_page
 from ldlm_monitor.service.serve.pages import resource, tag
-from tests.together.watching import NOW, Watching, append
->>>>>>> 081cfd29 (A live page at /, and a run's page that stays up to date):tests/together/monitor/test_newest_lines.py
+from tests.service.daemon.watching import NOW, Watching, append
 
 TRACEBACK = (
     'Traceback (most recent call last):\n  File "/job/train.py", line 3, in <module>\n'

@@ -14,7 +14,7 @@ from ldlm_monitor.base.headline import Headline
 from ldlm_monitor.judge.core.headline import headline_of, headline_of_many
 from ldlm_monitor.judge.core.monitor import Monitor
 from tests.judge.incidents.cascades import nccl_timeout
-from tests.together.monitor.failing_lines import OOM
+from tests.service.daemon.failing_lines import OOM
 
 START = 1_780_000_000.0
 Lines = Sequence[tuple[float, str]]

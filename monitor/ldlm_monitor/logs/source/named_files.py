@@ -27,7 +27,13 @@ from ldlm_monitor.logs.source.open_files import (
     FollowedName,
 )
 from ldlm_monitor.logs.source.recalled import Recalled
-from ldlm_monitor.logs.source.rotations import files_since, is_copied_by, is_copy_of, leave_rest, place_in_edited
+from ldlm_monitor.logs.source.rotations import (
+    files_since,
+    is_copied_by,
+    is_copy_of,
+    leave_rest,
+    place_in_edited,
+)
 from ldlm_monitor.logs.source.tail import Tail
 
 LINGER_SECONDS = 3600.0
