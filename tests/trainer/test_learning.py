@@ -15,6 +15,7 @@ import torch
 
 from ldlm_trainer.config import Config
 from ldlm_trainer.held_out import evaluate
+from ldlm_trainer.prepare import LATENT_DIM
 from ldlm_trainer.rank_process import Process
 from ldlm_trainer.train import GaveUpError, Trainer
 
@@ -200,6 +201,7 @@ def test_a_row_counts_what_its_step_took(settings: Make) -> None:
         assert 0 <= row["text_accuracy"] <= 1
         assert -1 <= row["latent_cosine"] <= 1
         assert row["tokens_per_sec"] > row["samples_per_sec"]
+        assert row["latent_norm"] == pytest.approx(LATENT_DIM**0.5, rel=1e-3)
     assert written[0]["lr"] < written[1]["lr"]
 
 
