@@ -40,6 +40,18 @@ def test_an_answer_is_a_theme_and_no_key() -> None:
     assert parsed(DARK, ATTRIBUTES) == ([], ["textual-dark"])
 
 
+def test_a_part_of_a_colour_has_one_to_four_digits() -> None:
+    for colour, theme in (
+        ("8/8/7", "textual-light"),
+        ("7/7/8", "textual-dark"),
+        ("7f/7f/7f", "textual-dark"),
+        ("fff/fff/fff", "textual-light"),
+        ("00/ff/00", "textual-light"),
+        ("ff/00/ff", "textual-dark"),
+    ):
+        assert parsed(f"\x1b]11;rgb:{colour}\x07{ATTRIBUTES}") == ([], [theme])
+
+
 def test_a_terminal_that_only_says_what_it_is_answers_nothing() -> None:
     assert parsed(f"j{ATTRIBUTES}k") == (["j", "k"], [])
     assert parsed("j\x1b", "[A", f"k{ATTRIBUTES}") == (["j", "up", "k"], [])

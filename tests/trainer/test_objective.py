@@ -27,9 +27,11 @@ from ldlm_trainer.diffusion import (
     micro_loss,
     spread,
 )
+from ldlm_trainer.faults import Faults
 from ldlm_trainer.network import MultimodalDiT, Shape
+from ldlm_trainer.rank_process import Process
 from ldlm_trainer.shards import MASK, Shards
-from ldlm_trainer.step import Balance, Result, _result
+from ldlm_trainer.step import Balance, Result, Stepper, _result
 
 Make = Callable[..., Config]
 CPU = torch.device("cpu")
@@ -146,6 +148,22 @@ def test_the_losses_of_a_step_are_means_over_what_all_ranks_asked_for() -> None:
     assert (found.tokens_asked, found.latents_asked) == (12, 8)
     assert (found.step, found.grad_norm, found.stop) == (7, 0.5, True)
     assert found.sums == dict(zip(SUMS, range(len(SUMS)), strict=True))
+
+
+def test_each_micro_batch_of_each_rank_and_step_has_noise_of_its_own(settings: Make) -> None:
+    def drawn(rank: int, step: int, micro: int) -> float:
+        process = Process(rank=rank, world=2, local_rank=0, device=torch.device("cpu"))
+        stepper = Stepper(
+            settings(),
+            process,
+            torch.optim.AdamW([torch.zeros(1)]),
+            Faults([], rank=rank, attempt=0),
+        )
+        return torch.rand(1, generator=stepper._generator(step, micro)).item()
+
+    places = [(rank, step, micro) for rank in range(2) for step in range(3) for micro in range(2)]
+    assert len({drawn(*place) for place in places}) == len(places)
+    assert drawn(1, 2, 1) == drawn(1, 2, 1)
 
 
 def test_upstreams_objective_hides_everything() -> None:

@@ -47,7 +47,7 @@ def opened(tmp_path: Path) -> Iterator[Callable[[], News]]:
     def begin() -> News:
         for each in made:
             each.database.close()
-        made.append(News(tmp_path / "state/news.sqlite"))
+        made.append(News(tmp_path / "home/state/news.sqlite"))
         return made[-1]
 
     yield begin
