@@ -64,7 +64,8 @@ def test_a_loss_that_leaves_its_start_at_last_is_counted_no_longer() -> None:
     """Without the gauge, whether it still stands there would not be known."""
     detector = StartDetector()
     detector.update(noisy(10.82, 0.005))
-    assert dict(detector.measures()) == {"loss_flat_rows": STEPS, "loss_start_rows": STEPS}
+    gauges = ("loss_flat_rows", "loss_start_rows", "loss_unmoved_rows")
+    assert dict(detector.measures()) == dict.fromkeys(gauges, STEPS)
     detector.update(noisy(9.0, 0.005, 40))
     assert dict(detector.measures()) == {"loss_flat_rows": 0, "loss_start_rows": 0}
 
@@ -91,3 +92,15 @@ def test_a_loss_at_its_clamp_from_the_start_leads_and_one_that_came_to_it_does_n
     assert lead([100.0, 3.0, 100.0, 2.0, 100.0, 1.0] * 50) < 0.5
     assert lead(falling) < 0.1
     assert lead([0.0] * 300) == 0
+
+
+@pytest.mark.parametrize(("fall", "rows"), [(0.0, 60), (0.02, 0), (-0.02, 0)])
+def test_a_short_log_shows_whether_its_loss_moved_at_all(fall: float, rows: int) -> None:
+    """Whatever its level and its noise, which is 1 % here."""
+    short = noisy(1.7, 0.01, 60, fall=fall)
+    assert at_start(short, gauge="loss_unmoved_rows") == rows
+    assert at_start(short[:29], gauge="loss_unmoved_rows") == 0
+
+
+def test_a_loss_that_is_exactly_the_same_has_not_moved() -> None:
+    assert at_start([2.3026] * 30, gauge="loss_unmoved_rows") == 30

@@ -4,6 +4,7 @@ import math
 from array import array
 from collections import Counter
 from collections.abc import Iterator
+from decimal import Decimal
 from itertools import groupby, pairwise
 from operator import eq
 from typing import ClassVar
@@ -23,6 +24,9 @@ KNOWN_ROWS = 10
 """Rows of other values needed to know spread and resolution. A choice: more delay their use."""
 UNKNOWN_EQUAL = 200
 """Equal values needed before that: a loss of few digits can begin with many."""
+EXACT_DIGITS, EXACT_EQUAL = 4, 60
+"""The same of a loss of so many digits, which no update leaves as it is; some logs repeat it until
+there is a new one. A choice: more miss short logs, fewer alert about such logs."""
 FEW_UNITS = 100
 """A value of fewer units of the resolution has less than three digits: losses end at such values by
 learning, as 0.01 of two decimals, or have a floor there, as hinge and policy losses at 0."""
@@ -49,7 +53,7 @@ class ConstantDetector(Detector):
     clamp or a constant in place of NaN is far from the values around it. A value of less than 100
     units, such as 0, must not be left again: c = n is its present row, q is at least the
     share of repeats, and the row must be three times the longest before. Until 10 rows of other
-    values are known, the gauge is c / 200 over all rows.
+    values are known, the gauge is c / 200 over all rows, or c / 60 of four digits or more.
 
     `loss_constant_lead_ratio` says for how much of the run: of all values so far, the share of the
     value that has the majority, less that of all others, at least (Boyer and Moore 1981); 0
@@ -103,7 +107,9 @@ class ConstantDetector(Detector):
         rows = list(zip(self._values, self._lengths, strict=True))
         others = [(value, length) for value, length in rows if value != present]
         if len(others) < KNOWN_ROWS:
-            return sum(length for value, length in rows if value == present) / UNKNOWN_EQUAL
+            count = sum(length for value, length in rows if value == present)
+            is_exact = len(rows) == 1 and _digits(present) >= EXACT_DIGITS
+            return count / (EXACT_EQUAL if is_exact else UNKNOWN_EQUAL)
         unit, distance = _scale(present, [value for value, _ in others])
         chance = min(1.0, unit / distance)
         hold = float(sorted(length for _, length in others)[len(others) * 9 // 10])
@@ -131,6 +137,11 @@ class ConstantDetector(Detector):
                     break
         equal = max(counts.values())
         return next(value for value, times in counts.items() if times == equal), equal, count
+
+
+def _digits(value: float) -> int:
+    """Of its shortest decimal form, without zeros at both ends."""
+    return len(Decimal(repr(value)).normalize().as_tuple().digits)
 
 
 def _scale(present: float, others: Values) -> tuple[float, float]:

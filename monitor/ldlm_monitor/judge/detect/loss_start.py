@@ -1,6 +1,7 @@
 """Whether the loss ever left its start, and whether that is the level of a guess."""
 
 import math
+from array import array
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -33,6 +34,13 @@ QUIET = 0.02
 """Greatest spread, as a share of the level: a guess has the same loss for all data, but for what
 its first weights make of it."""
 
+SHORT = 600
+"""First logged steps of which thirds are compared. A choice: more cost memory in every run."""
+LEAST_SHORT = 30
+"""Of fewer, ten in each third, nothing is said: a choice."""
+UNMOVED = 2.6
+"""Standard errors by which two means of the same loss differ in one log of a hundred."""
+
 
 class StartDetector(Detector):
     """Logged steps for which the loss stands where it began: `loss_flat_rows` counts them.
@@ -41,28 +49,34 @@ class StartDetector(Detector):
     standard error is below a quarter of 1 %. They are 0 once the median of 20 steps differs by 1 %
     and two of its errors. `loss_start_rows` is the same count where the level is that of a guess,
     which has the cross-entropy ln(n) among n classes: it lies in `UNTRAINED`, or is ln(n) of a
-    usual n, with hardly any spread.
+    usual n, with hardly any spread. `loss_unmoved_rows` counts all logged steps while the means of
+    the first and the last third do not differ by more than their noise: that shows something beside
+    a rate or a gradient of 0, and nothing alone.
     """
 
     quantity = "loss"
     gauges: ClassVar[Gauges] = {
         "loss_flat_rows": "Logged steps for which the loss stands where it began.",
         "loss_start_rows": "Logged steps for which the loss stands at the level of a guess.",
+        "loss_unmoved_rows": "Logged steps, while the loss neither fell nor rose beyond its noise.",
     }
 
     def __init__(self) -> None:
         self._first = RecentValues(SETTLED + LEVEL)
+        self._short = array("d")
         self._groups = Groups(GROUP)
         self._medians: list[float] = []
         self._level = self._noise = 0.0
-        self._count = 0
+        self._count = self._total = 0
         self._left = self._stood = self._guessed = False
 
     def update(self, values: Values) -> None:
         """Add the next values; those that are not finite are ignored."""
+        values = finite(values)
+        self._total += len(values)
+        self._short.extend(values[: SHORT - len(self._short)])
         if self._left:
             return
-        values = finite(values)
         rest = values[max(SETTLED - self._count, 0) :]
         self._count += len(values)
         grows = len(self._first) < SETTLED + LEVEL
@@ -95,6 +109,22 @@ class StartDetector(Detector):
             yield "loss_flat_rows", rows
         if self._guessed:
             yield "loss_start_rows", rows
+        if self._total >= LEAST_SHORT and not self._left and _is_unmoved(self._short):
+            yield "loss_unmoved_rows", self._total
+
+
+def _is_unmoved(values: Values) -> bool:
+    """Whether the means of the first and the last third differ by no more than their noise."""
+    count, largest = len(values) // 3, max(map(abs, values)) or 1.0
+    values = [value / largest for value in values]  # whose squares are floats
+    (first, spread_1), (last, spread_2) = map(_mean, (values[:count], values[-count:]))
+    return abs(first - last) <= UNMOVED * math.sqrt((spread_1 + spread_2) / count)
+
+
+def _mean(values: Values) -> tuple[float, float]:
+    """The mean and the variance of values."""
+    mean = math.fsum(values) / len(values)
+    return mean, math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
 
 
 def _error(noise: float, count: int) -> float:
