@@ -178,6 +178,27 @@ def test_a_restart_of_the_learning_rate_is_no_divergence() -> None:
     assert worst(losses[1500:2400], "loss_spike_ratio") < 2
 
 
+@pytest.mark.parametrize("noise", [0.01, 0.1])
+@pytest.mark.parametrize("factor", [2.0, 3.0])
+def test_harder_data_begin_another_task_from_which_the_loss_falls(
+    factor: float, noise: float
+) -> None:
+    """As a curriculum's next stage: the rise is between two steps, and then it falls steadily."""
+    first = falling(noise, steps=600)
+    level = factor * first[-1]
+    harder = [level * loss / 10 for loss in falling(noise, seed=2, steps=900)]
+    assert not diverges(first + harder)
+    assert diverges(first + harder + [loss * 3 for loss in harder[-1:] * 60])
+
+
+@pytest.mark.parametrize("fall", [-0.2, 0.0, 0.02])
+def test_a_loss_that_stays_up_after_a_rise_between_two_steps_diverges(fall: float) -> None:
+    first = falling(0.02, steps=600)
+    chance = random.Random(3)
+    high = [2.5 * first[-1] * (1 - fall * n / 80) * chance.lognormvariate(0, 0.02) for n in range(80)]
+    assert diverges(first + high)
+
+
 def test_the_trend_compares_the_halves_of_fifty_steps() -> None:
     assert seen([2.0] * 25 + [1.0] * 25)["loss_trend_ratio"] == 0.5
     assert "loss_trend_ratio" not in seen([1.0] * 49)

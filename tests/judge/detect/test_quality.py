@@ -3,7 +3,6 @@
 import math
 import random
 from collections.abc import Callable, Sequence
-from statistics import median
 
 import pytest
 
@@ -148,7 +147,7 @@ def test_a_rise_that_each_evaluations_noise_hides_is_seen_in_many() -> None:
     rng = random.Random(7)
     levels = [2 + 2 / (1 + count) + 0.03 * max(count - 10, 0) for count in range(40)]
     evaluations = [level * math.exp(rng.gauss(0, 0.12)) for level in levels]
-    assert min(evaluations[-13:]) < median(evaluations[5:15])  # one of the last is not above
+    assert min(evaluations[-13:]) < max(evaluations[5:15])
     assert rise(evaluations) > 1 > rise(evaluations[:14])
 
 
