@@ -195,7 +195,9 @@ def test_harder_data_begin_another_task_from_which_the_loss_falls(
 def test_a_loss_that_stays_up_after_a_rise_between_two_steps_diverges(fall: float) -> None:
     first = falling(0.02, steps=600)
     chance = random.Random(3)
-    high = [2.5 * first[-1] * (1 - fall * n / 80) * chance.lognormvariate(0, 0.02) for n in range(80)]
+    high = [
+        2.5 * first[-1] * (1 - fall * n / 80) * chance.lognormvariate(0, 0.02) for n in range(80)
+    ]
     assert diverges(first + high)
 
 

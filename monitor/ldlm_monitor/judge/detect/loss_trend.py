@@ -179,9 +179,7 @@ class LossDetector(Detector):
             ranked = sorted(behind[-LEVEL:])
             self._set_lowest(middle_of(ranked), ranked, 1.0)
         half = len(behind) // 2
-        return falls or (
-            len(behind) < TASK_WAITS and median(behind[half:]) < median(behind[:half])
-        )
+        return falls or (len(behind) < TASK_WAITS and median(behind[half:]) < median(behind[:half]))
 
     def _set_lowest(self, level: float, ranked: Values, unsure: float) -> None:
         """Store the lowest level and the noise of the sorted values around it."""

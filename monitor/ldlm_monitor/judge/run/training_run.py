@@ -57,6 +57,7 @@ class TrainingRun:
         self.ranks: set[int] = set()
         self._durations = Histogram(STEP_BUCKETS)
         self._begins_anew = False
+        self._lowest: tuple[float, int | None] = math.inf, None  # evaluation loss, and its step
         self._attempt = 1
         self.attempt_began: float | None = None
         self.is_read = False
@@ -302,13 +303,22 @@ class TrainingRun:
                 moment = rows.last_alone() if rows.came_at_once else rows
                 self.steps.observe(moment, stalled=stalled)
                 self.progress.observe(moment)
+                self._follow_evaluations(rows)
             if self.life.observe(each):
-                self._begins_anew = True
+                self._begins_anew, self._lowest = True, (math.inf, None)
                 self.values.take_fresh()  # of the training before
         begins = self._follow_attempts(judged)
         if alarming := self.values.observe(found, judged):
             return f"nonfinite {found[0].last.rank} {' '.join(alarming)}"
         return begins or ("recovered" if stalled and self.life.state != "stalled" else None)
+
+    def _follow_evaluations(self, rows: FileRows) -> None:
+        """Keep the step of the lowest evaluation loss."""
+        for quantity, column, places in rows.columns():
+            if quantity == "eval_loss" and (lowest := min(column)) < self._lowest[0]:
+                place = places[column.index(lowest)]
+                step = rows.steps[place] if rows.steps else self.progress.step
+                self._lowest = lowest, step
 
     def _follow_attempts(self, judged: float) -> str | None:
         """Let what an attempt logged be over once another one has begun; why that is urgent."""
@@ -377,6 +387,7 @@ class TrainingRun:
             RESTARTS: life.attempts.restarts,
             FAILED_STARTS: life.attempts.failed_alike,
             "ldlm_run_world_size": logged.world_size,
+            "ldlm_eval_loss_lowest_step": self._lowest[1],
         }
         points += [Point(name, run, value) for name, value in counts.items() if value is not None]
         is_logged = self.values.last("step_seconds") is not None
