@@ -30,7 +30,7 @@ def test_the_overview_has_a_row_for_each_run_the_worst_first(shown: Shown) -> No
         rows = [line for line in text.splitlines() if line[1:2] in ("◆", "△", "●")]
         assert [("IndexError" in row, "crashed" in row) for row in rows[:1]] == [(True, True)]
         assert "119, rank 1 → mend the error" in rows[0]
-        assert "loss NaN or Inf at step 35 → nothing to do (probable)" in rows[1]
+        assert "loss NaN or Inf at step 35 (over) → nothing to do" in rows[1]
         assert "299/300" in rows[1]
         assert "● finished" in rows[2]
 

@@ -127,7 +127,7 @@ def test_a_reason_has_what_where_and_what_to_do(read_all: Snapshot) -> None:
     """The step, the rank and the decision stay where there is little room."""
     found = {run.name: why(run, read_all) for run in read_all.runs}
     assert row_text(found[NAN], 60, UNICODE) == (
-        "loss NaN or Inf at step 35 → nothing to do (probable)"
+        "loss NaN or Inf at step 35 (over) → nothing to do (probable)"
     )
     assert row_text(found[FINE], 60, UNICODE) == "finished: ≈1m 4s, loss 1.63"
     for width in (30, 45, 60, 100):

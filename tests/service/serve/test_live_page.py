@@ -39,7 +39,7 @@ def test_each_run_has_why_it_needs_a_look_and_what_to_do_the_worst_first(three: 
         " rank 1 → mend the error crashed step 119/600 (20 %) loss 1.943 ended"
     )
     assert warned.startswith(
-        "▲ WARNING train_20261121_083451 loss NaN or Inf at step 35 → nothing to do finished"
+        "▲ WARNING train_20261121_083451 loss NaN or Inf at step 35 (over) → nothing to do finished"
     )
     assert fine.startswith("● HEALTHY train_20261121_083409 finished: ≈")
     assert "3 runs: 3 ended" in page(three)

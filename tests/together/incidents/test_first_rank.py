@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,8 +14,7 @@ from ldlm_monitor.base.records import Event, Position, Sample
 from ldlm_monitor.finished.playback.log_replay import Replay
 from ldlm_monitor.judge.core.monitor import Monitor
 from ldlm_monitor.service.config import Settings
-from ldlm_monitor.service.notify.content import headline
-from ldlm_monitor.service.notify.message import from_transition, story_of
+from ldlm_monitor.service.notify.message import story_of
 
 TESTS = Path(__file__).resolve().parents[2]
 FOLDERS = (
@@ -39,8 +39,9 @@ def test_every_view_of_a_failure_names_the_incidents_rank(path: Path) -> None:
         rank = incident.root.rank if incident.confidence != "none" else None
         shown = None if rank is None else str(rank)
         assert each.labels.get("rank") in (shown, None), "an alert is sent before the end"
-        slack = headline(from_transition(each), story_of(incident))
-        assert slack.endswith(f" rank {shown}" if shown else each.labels["run"])
+        story = story_of(incident)
+        assert story.rank == shown
+        assert shown is None or re.search(rf"\brank {shown}\b", story.headline)
         (run,) = (run for run in snapshot.runs if run.name == incident.run)
         assert run.failed_rank == rank
         assert shown is None or f"rank {shown}" in incident.title

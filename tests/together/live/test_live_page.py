@@ -36,8 +36,9 @@ def free_port() -> int:
 
 
 def served(start: Callable[..., Any], port: int) -> Any:
-    daemon = start("*.jsonl", "--headless", "--listen", f"127.0.0.1:{port}")
+    daemon = start("*.jsonl", "--listen", f"127.0.0.1:{port}")
     while not any("metrics on " in line for line in daemon.messages()):
+        assert daemon.process.poll() is None, daemon.messages()
         time.sleep(0.02)
     return daemon
 

@@ -1,6 +1,7 @@
 """How a run is called whose end is long past: its alerts are over, what became of it is not."""
 
 import json
+import re
 
 from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.base.snapshot import RunView
@@ -65,7 +66,7 @@ def seen(monitor: Monitor) -> str:
     columns = Layout.of(160, snapshot.runs, "")
     drawn = columns.row(RunRow(run_of(monitor), None, shared), chosen=False)
     line = [*drawn, *summary(snapshot, UNICODE)]
-    page = live_page(snapshot, lambda text: text).decode()
+    page = re.sub("(?s)<style>.*?</style>", "", live_page(snapshot, str).decode())
     return "\n".join(
         ["".join(span.text for span in line), page, *StatusLines().of(snapshot, snapshot.at)]
     )

@@ -15,6 +15,7 @@ from ldlm_monitor.base.text.sanitize import summary_of
 from ldlm_monitor.judge.core.run_health import NONFINITE_ALERTS, decided_on
 from ldlm_monitor.judge.incidents.folded_evidence import NONFINITE, STALL
 
+_OVER: Final = " (over)"  # ends a reason that is past
 _FEW: Final = 3  # runs that a line names. A choice: more do not fit, and share a cause
 _OF_MANY: Final = {
     STALL_ALERT: ("stalled", "stepping again"),
@@ -68,7 +69,9 @@ def headline_of(
     reason = run.reasons[0]
     name = reason.text.partition(":")[0] if reason.kind == "alert" else ""
     incident = _incident(run, reason, incidents)
-    what, where = _event(run, name, reason.text.removeprefix(f"{name}: "), incident)
+    text = reason.text.removeprefix(f"{name}: ").removesuffix(_OVER)
+    what, where = _event(run, name, text, incident)
+    where += _OVER if reason.text.endswith(_OVER) else ""
     decision = decided_on(run, name)
     advice = "" if decision is not None else _advised(run, alerts)
     return Headline(
