@@ -45,7 +45,7 @@ _ADDED = frozenset(
 """Labels that a Prometheus usually adds to every metric."""
 _ANY_TIME = 1e9  # Unix seconds
 _VALUES = (0.01, 0.37, 1.9, 23.0, 480.0, 7e3, 9e4, 3e6)
-"""Values of alerts. A choice: rounded to whole numbers, seven still differ; limits tell fewer."""
+"""Values of alerts. A choice: rounded to whole numbers, seven still differ; limits make fewer."""
 _FOREIGN = ("process_", "scrape_")  # beginnings: of the client library's and of scrapes
 
 

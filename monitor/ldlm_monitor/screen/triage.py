@@ -8,7 +8,7 @@ from rich.cells import cell_len, set_cell_size
 
 from ldlm_monitor.base.headline import Headline
 from ldlm_monitor.base.snapshot import Health, RunView, Snapshot
-from ldlm_monitor.judge.core.headline import headline_of
+from ldlm_monitor.judge.core.headlines import headline_of
 from ldlm_monitor.screen.draw import Glyphs, fit, safe
 from ldlm_monitor.screen.hold_back import muted, suppression
 from ldlm_monitor.screen.page_context import PageContext, alerts_of, current

@@ -11,7 +11,7 @@ import pytest
 from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.base.headline import Headline
-from ldlm_monitor.judge.core.headline import headline_of, headline_of_many
+from ldlm_monitor.judge.core.headlines import headline_of, headline_of_many
 from ldlm_monitor.judge.core.monitor import Monitor
 from tests.judge.incidents.cascades import nccl_timeout
 from tests.service.daemon.failing_lines import OOM

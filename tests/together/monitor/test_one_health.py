@@ -6,7 +6,7 @@ from ldlm_monitor.base.records import Event, Position
 from ldlm_monitor.base.snapshot import RankView, RunView
 from ldlm_monitor.base.text.lines import StatusLines
 from ldlm_monitor.finished.report.plain_text import health_report
-from ldlm_monitor.judge.core.headline import headline_of
+from ldlm_monitor.judge.core.headlines import headline_of
 from ldlm_monitor.screen.draw import UNICODE
 from ldlm_monitor.screen.ranks import grid
 from ldlm_monitor.service.notify.content import news_of

@@ -32,7 +32,8 @@ def test_list_card_page_report_and_messages_have_the_same_decision(
     run = next(run for run in shown.snapshot.runs if run.name == name)
     assert run.decision is not None
     decided = run.decision.phrase
-    assert why(run, shown.snapshot).todo == decided
+    row = why(run, shown.snapshot)
+    assert (row.todo, f"{run.decision.order} {row.sure}") == (run.decision.todo, decided)
     (found,) = (each for each in report(shown.snapshot).runs if each.name == name)
     assert what_to_do(found)[0] == decided
     (incident,) = (each for each in shown.snapshot.incidents if each.run == name)

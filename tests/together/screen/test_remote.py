@@ -71,7 +71,7 @@ def test_a_picture_that_did_not_change_is_the_same_object(
 
 def test_an_attached_screen_shows_jumps_and_commands(shown: Shown, remote: RemoteSource) -> None:
     async def steps(screen: Screen) -> None:
-        await screen.until("3 runs", "GO_ON (probable)", "127.0.0.1")
+        await screen.until("3 runs", "nothing to do (probable)", "127.0.0.1")
         await screen.press("3", "a")
         await screen.until("acknowledged by")
         await screen.press("s")

@@ -17,7 +17,7 @@ from ldlm_monitor.base.snapshot import AlertView, CurveView, Health, MonitorView
 from ldlm_monitor.base.text.format import counted, duration, number, utc
 from ldlm_monitor.base.text.sanitize import jsonable, plain, shorten, summary_of
 from ldlm_monitor.finished.report.alert_advice import firing, recommendations
-from ldlm_monitor.judge.core.headline import headline_of
+from ldlm_monitor.judge.core.headlines import headline_of
 from ldlm_monitor.logs.parse.meanings import meaning_of
 
 END_SHOWN: Mapping[EndReason, str] = {

@@ -7,7 +7,7 @@ from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.base.incident_view import IncidentView
 from ldlm_monitor.base.names import STALL_ALERT
 from ldlm_monitor.base.snapshot import RunView
-from ldlm_monitor.judge.core.headline import headline_of_change
+from ldlm_monitor.judge.core.headlines import headline_of_change
 
 
 class ChangeHeadlines:

@@ -14,7 +14,7 @@ from ldlm_monitor.base.headline import LINE, SEVERITY_MARKS, STATE_MARKS
 from ldlm_monitor.base.names import severity_rank
 from ldlm_monitor.base.text.format import compressed, duration, utc
 from ldlm_monitor.base.text.sanitize import shorten
-from ldlm_monitor.judge.core.headline import headline_of_many
+from ldlm_monitor.judge.core.headlines import headline_of_many
 from ldlm_monitor.service.notify.message import (
     FLAPPING,
     Message,

@@ -12,7 +12,7 @@ from ldlm_monitor.base.incident_view import IncidentView
 from ldlm_monitor.base.names import RUN_FINISHED, severity_rank
 from ldlm_monitor.base.snapshot import RunView
 from ldlm_monitor.base.text.sanitize import redact, run_path, shorten
-from ldlm_monitor.judge.core.headline import headline_of_incident
+from ldlm_monitor.judge.core.headlines import headline_of_incident
 
 MAX_TEXT = 4000
 """Characters kept of a log line, an annotation and other long texts: more than Slack's longest text

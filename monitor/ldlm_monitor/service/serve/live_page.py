@@ -22,7 +22,7 @@ from ldlm_monitor.base.snapshot import (
 from ldlm_monitor.base.text.format import counted, duration, number
 from ldlm_monitor.base.text.sanitize import plain, run_path
 from ldlm_monitor.finished.live_script import age, live_script, script_policy
-from ldlm_monitor.judge.core.headline import headline_of
+from ldlm_monitor.judge.core.headlines import headline_of
 
 EVERY_SECONDS: Final = 2.0  # between two fetches by the page. A choice: sooner loads the monitor
 NEWS_SECONDS: Final = 3600.0  # an end is new for this time, as messages treat it (contract, 5)
