@@ -1,6 +1,7 @@
 """It learns, every mode of it; latents are of use; and a resumed run is the same run."""
 
 import json
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -187,6 +188,15 @@ def test_a_run_that_stays_non_finite_gives_up(settings: Make) -> None:
     chosen = settings(run__faults="nan_loss@5:for=100", run__max_skips=4)
     with pytest.raises(GaveUpError, match="4 steps in a row, the last one 8"):
         run(chosen)
+
+
+def test_it_is_evaluated_after_each_so_many_steps(
+    settings: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(settings(schedule__steps=6, run__eval_every=2, run__eval_batches=1, run__log_every=1))
+    said = capsys.readouterr().out
+    steps = re.findall(r"Eval: 100%|(?<=step: )\d+(?=/6 loss)", said)
+    assert steps == ["0", "1", "Eval: 100%", "2", "3", "Eval: 100%", "4", "5", "Eval: 100%"]
 
 
 def test_a_row_counts_what_its_step_took(settings: Make) -> None:
