@@ -69,7 +69,8 @@ def test_a_run_whose_evaluations_are_no_numbers_is_not_told_to_go_on(ends: list[
     lines = [*evaluated(1, 40, "NaN"), *evaluated(41, 80, "NaN"), *evaluated(81, 120, "NaN")]
     log = Log().write(lines + ends)
     assert (log.run.health, order(log.run)) == ("WARNING", "UNKNOWN")
-    assert log.run.decision is not None and "evaluation" in log.run.decision.reasons[0]
+    assert log.run.decision is not None
+    assert "evaluation" in log.run.decision.reasons[0]
 
 
 def test_an_evaluation_that_is_a_number_again_says_that_the_run_may_go_on() -> None:

@@ -80,9 +80,11 @@ def test_an_epoch_that_falls_back_begins_one_where_no_line_has_a_step(
     snapshot = judged(tmp_path / "a.log", text)
     assert found(snapshot) == [(1, None, "restarted"), (2, None, "run ended")]
     (run,) = snapshot.runs
-    assert run.decision is not None and "ValueError: bad label" in run.decision.reasons
+    assert run.decision is not None
+    assert "ValueError: bad label" in run.decision.reasons
     (alert,) = [alert for alert in snapshot.alerts if alert.name == "TrainingCrashed"]
-    assert alert.position is not None and alert.position.line >= 90
+    assert alert.position is not None
+    assert alert.position.line >= 90
 
 
 def parts(first: int, last: int) -> str:

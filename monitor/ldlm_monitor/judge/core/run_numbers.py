@@ -30,6 +30,10 @@ def is_lost(run: TrainingRun) -> bool:
 
 
 def _as_logged(run: TrainingRun) -> Numbers:
+    if not run.values.is_finite("eval_loss"):
+        return "untested"
+    if run.values.nonfinite.are_of_update():
+        return "passed"
     return "missing" if any(name == "loss" for name, _ in run.values.missed()) else "finite"
 
 
@@ -44,9 +48,7 @@ def numbers_of(run: TrainingRun) -> Numbers:
             return "skipped"
         if lost:
             return "partly"
-        if not run.values.is_finite("eval_loss"):
-            return "untested"
-        return "passed" if run.values.nonfinite.are_of_update() else _as_logged(run)
+        return _as_logged(run)
     curve = run.curves().get("loss")
     sound = EARLY if curve is None else sum(map(math.isfinite, curve.means))
     if not sound:

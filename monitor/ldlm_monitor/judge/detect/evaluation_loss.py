@@ -11,7 +11,7 @@ from ldlm_monitor.judge.detect.window import MAD_SIGMA, Values, finite, median
 LAST = 3
 """Least evaluations of a level. A choice: the median of fewer is noise."""
 LAST_PART, LOWEST_PART = 3, 4
-"""Of more evaluations, the last level is that of the last third, the lowest one of a quarter. Of 750
+"""Of more evaluations, the last level is that of a third, the lowest one of a quarter. Of 750
 simulated runs of 8 to 60 evaluations whose noise is 0.3 to 10 % of the loss, none alarms where none
 overfits. Where the loss would rise by 30 or 80 % in the length of a run, a third and three quarters
 are found with a noise of 2 %, a fifth and 70 % with 5 %."""
@@ -57,7 +57,7 @@ class EvaluationDetector(Detector):
         del self._values[:-KEPT]
 
     def measures(self) -> Iterator[tuple[str, float]]:
-        """The gauges without their prefix `ldlm_detect_`, once there are twice three evaluations."""
+        """The gauges without their prefix `ldlm_detect_`, once there are six evaluations."""
         values, count = self._values, len(self._values)
         last, part = max(LAST, count // LAST_PART), max(LAST, count // LOWEST_PART)
         if count < last + part:
