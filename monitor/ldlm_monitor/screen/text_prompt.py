@@ -31,13 +31,16 @@ class TextPrompt(ModalScreen[str | None]):
     def compose(self) -> ComposeResult:
         """One line to type in."""
         with Vertical(classes="box small"):
-            yield Painted(lambda width, height: [[StyledSpan(f" {self._title}", "title")]])
+            yield Painted(
+                lambda width, height: [[StyledSpan(f" {self._title}", "title")]], id="ask"
+            )
             yield Input(self._text, placeholder=self._hint, select_on_focus=True)
+            yield Painted(lambda width, height: [[StyledSpan(f" {self._hint}", "dim")]])
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Return the text, or say what is wrong with it."""
         if problem := self._problem(event.value):
             self._title = problem
-            self.query_one(Painted).refresh()
+            self.query_one("#ask").refresh()
         else:
             self.dismiss(event.value)

@@ -28,6 +28,7 @@ def test_a_firing_alert_says_all_one_needs(make_notification):
         "🔴 r1: NonFiniteLoss firing",
         "The loss of r1 is not finite.",
         "text_loss was nan at step 120.",
+        "*Alert*\n`NonFiniteLoss firing (critical)`",
         "*Run*\n`r1`",
         "*Rank*\n`3`",
         "*Step*\n`120`",
@@ -115,7 +116,8 @@ def test_what_is_not_known_is_not_shown(make_notification):
             at=None,
         )
     )
-    assert [block["type"] for block in blocks] == ["header", "context"]
+    assert [block["type"] for block in blocks] == ["header", "section", "context"]
+    assert texts(blocks)[1] == "*Alert*\n`NonFiniteLoss firing (critical)`"
 
 
 @pytest.mark.parametrize(

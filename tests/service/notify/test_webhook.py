@@ -132,7 +132,7 @@ def test_a_service_of_apprise_gets_plain_text(slack) -> None:
     assert posted["title"] == "🔴 gpt: NonFiniteLoss firing"
     assert posted["message"].splitlines() == [
         "the loss is NaN",
-        "Run gpt, Rank 3, Step 100, Log train.log:7",
+        "Alert NonFiniteLoss firing (critical), Run gpt, Rank 3, Step 100, Log train.log:7",
         "loss: nan ‹!channel> *bold*",
         "What to do: Stop.",
         "since 2026-01-29 10:15:00 UTC",

@@ -75,7 +75,7 @@ def test_an_attached_screen_shows_jumps_and_commands(shown: Shown, remote: Remot
         await screen.press("3", "a")
         await screen.until("acknowledged by")
         await screen.press("s")
-        await screen.until("4 hours")
+        await screen.until("for how long?")
         await screen.press("enter")
         await screen.press("enter")
         await screen.until("Traceback (most recent call last)")

@@ -238,7 +238,9 @@ def _facts(each: Notification, story: Story | None) -> tuple[tuple[str, str], ..
         place = f"{place}:{each.line_number}"
     step = None if each.step is None else str(each.step)
     rank, health = _rank(each, story), each.health
-    facts = {"Run": each.run, "Health": health, "Rank": rank, "Step": step, "Log": place}
+    alert = f"{each.alert} {each.state} ({each.severity})"
+    facts = {"Alert": alert, "Run": each.run, "Health": health, "Rank": rank, "Step": step}
+    facts["Log"] = place
     shown = ((name, one_line(value or "")) for name, value in facts.items())
     return tuple((name, value) for name, value in shown if value)
 
