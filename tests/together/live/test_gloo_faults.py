@@ -61,9 +61,9 @@ def hung(function: str, text: str) -> str:
 
 
 FAULTS = {
-    "kill": ("TrainingCrashed", "process killed by SIGKILL on rank 1"),
+    "kill": ("TrainingCrashed", "process killed by SIGKILL"),
     "raise": ("TrainingCrashed", "TypeError: forward() takes 2 positional arguments"),
-    "nan": ("NonFiniteLoss", "loss is NaN at step "),
+    "nan": ("NonFiniteLoss", "loss NaN at step "),
     "backward": ("TrainingStalled", hung("backward", "sleep(3600)")),
     "gil": ("TrainingStalled", hung("hold_the_gil", "pthread_mutex_lock")),
     "loader": ("TrainingStalled", hung("main", "in enumerate(DataLoader")),

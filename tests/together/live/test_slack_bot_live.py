@@ -35,7 +35,7 @@ def test_an_incident_is_one_message_that_follows_it_to_its_end(
     append(LOG, NAN)
     api.wait_for(lambda: len(api.posted) == 1)
     append(LOG, OOM)
-    api.wait_for(lambda: any("OutOfMemory" in each["text"] for each in api.replies))
+    api.wait_for(lambda: any("OutOfMemory" in str(each["blocks"]) for each in api.replies))
     (posted,) = api.posted
     api.wait_for(lambda: "OutOfMemory firing" in str(posted["blocks"]))
     assert "*First cause*" in str(posted["blocks"])
@@ -68,5 +68,5 @@ def test_after_a_kill_it_goes_on_in_the_same_message(
     daemon.wait()
     append(LOG, OOM)
     start("train_logs/*.log").ready()
-    api.wait_for(lambda: any("OutOfMemory" in each["text"] for each in api.replies))
+    api.wait_for(lambda: any("OutOfMemory" in str(each["blocks"]) for each in api.replies))
     assert len(api.posted) == 1

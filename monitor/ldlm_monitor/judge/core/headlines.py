@@ -13,7 +13,7 @@ from ldlm_monitor.base.snapshot import AlertView, ReasonView, RunView
 from ldlm_monitor.base.text.format import duration, number
 from ldlm_monitor.base.text.sanitize import summary_of
 from ldlm_monitor.judge.core.run_health import NONFINITE_ALERTS, decided_on
-from ldlm_monitor.judge.incidents.folded_evidence import NONFINITE, STALL
+from ldlm_monitor.judge.incidents.folded_evidence import NONFINITE, STACKS, STALL
 
 _OVER: Final = " (over)"  # ends a reason that is past
 _FEW: Final = 3  # runs that a line names. A choice: more do not fit, and share a cause
@@ -231,6 +231,8 @@ def _first_cause(incident: IncidentView, failed_rank: int | None) -> tuple[str, 
     root = incident.root
     what = cause(root) or incident.title
     which = root.rank if root.rank is not None else failed_rank
+    if which is not None and root.kind == STACKS:  # what a rank does is no fault that lies on it
+        what = f"rank {which} is {what}"
     if which is not None and what.startswith(f"rank {which} "):
         which = None  # is said already
     ranks = root.ranks if which is root.rank is None and len(root.ranks) <= _MOST_RANKS else ""
