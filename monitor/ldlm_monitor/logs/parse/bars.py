@@ -142,7 +142,9 @@ class Bars:
         """The items of a bar that `alone` reads, of which each has a name."""
         meter = split_meter(raw, 0)
         rule = None if meter is None else self.rule_of(meter.description)[0]
-        return [] if rule is None else read_items(raw, meter.end, rule.described)[0]
+        if meter is None or rule is None:
+            return []
+        return read_items(raw, meter.end, rule.described)[0]
 
     def read(self, text: bytes, start: int, file: BarRecords, *, closed: bool) -> BarReading | None:
         """The bar that begins at `start`; None without a bar, or if the bar is not of a training.

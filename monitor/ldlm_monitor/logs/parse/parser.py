@@ -116,7 +116,7 @@ class Parser:
             self._continue(chunk)
         file = self._files.get(chunk.path)
         if file is None or not file.reads(chunk.file):
-            ended = file.blocks.finish() if file else []
+            ended += file.blocks.finish() if file else []
             file = self._files[chunk.path] = FileState(chunk.file, Blocks(self.note_fault))
             self._open.pop(chunk.path, None)
         if file.whole is None and not chunk.peek:
@@ -218,15 +218,18 @@ def clock_marks(data: bytes, offset: int = 0, *, rows: bool = False) -> list[Clo
         start, end = match.span()
         before = max(data.rfind(b"\r", begin, start), data.rfind(b"\n", begin, start))
         at = begin if before < 0 else before + 1
-        training, step, elapsed = texts(match)
-        seconds = _seconds(elapsed or b"0")
-        marks.append(ClockMark(offset + at, int(step or 0), seconds, inner=training is None))
+        training, count, elapsed = texts(match)
+        shown = int(count or 0), _seconds(elapsed or b"0")
+        marks.append(ClockMark(offset + at, *shown, inner=training is None))
         begin = end
         if drawn < end:  # where the next bar is drawn again
             drawn = data.find(b"\r", end) % (len(data) + 1)
         if at == start and drawn < len(data) and data.find(b"\n", end, drawn) < 0:
             alike, begin = marks_alike(data, drawn + 1, data[at:drawn]) or ((), begin)
-            marks += [ClockMark(offset + at, *mark, inner=training is None) for at, *mark in alike]
+            marks += [
+                ClockMark(offset + at, step, seconds, inner=training is None)
+                for at, step, seconds in alike
+            ]
     return marks
 
 

@@ -77,7 +77,7 @@ class Repaints:
                     steps=self._steps,
                     epochs=None if first.epoch is None else self._epochs,
                     times=None,
-                    values=self._columns,
+                    values={**self._columns},
                     repaints=True,
                 )
             )

@@ -156,9 +156,8 @@ class NativeRows:
         """See `RowDecoder`."""
         python, count, at, singly = self._python, 0, start, 0
         room = (len(data) - start) // self._least + 1
-        memory, offsets = bytearray(8 * room * len(python.keys)), array("q", bytes(8 * room))
-        first = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-        cells, stop = memoryview(memory).cast("d"), ctypes.c_int64()
+        cells, offsets = array("d", (0.0,)) * (room * len(python.keys)), array("q", (0,)) * room
+        first, stop = cells.buffer_info()[0], ctypes.c_int64()
         while True:
             count += self._native.ldlm_rows_read(
                 self._shape, data, len(data), at, base, room - count, room,
@@ -177,13 +176,13 @@ class NativeRows:
             count, singly = count + 1, singly + 1
         found = RowColumns(offsets[:count].tolist(), at, singly=singly)
         if count:
-            self._add_columns(found, cells, first, room)
+            self._add_columns(found, cells, room)
         return found
 
-    def _add_columns(self, found: RowColumns, cells: memoryview, first: int, room: int) -> None:
-        """Add what was read into `cells`, at address `first`: columns of `room` numbers each."""
+    def _add_columns(self, found: RowColumns, cells: array[float], room: int) -> None:
+        """Add what was read into `cells`: columns of `room` numbers each."""
         native, count, step = self._native, len(found), self._python.step
-        whole = array("q", bytes(8 * count))
+        whole, first = array("q", (0,)) * count, cells.buffer_info()[0]
         where = whole.buffer_info()[0]
         for index in self._python.numbers:
             start = index * room
