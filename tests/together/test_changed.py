@@ -167,7 +167,7 @@ def test_what_all_tests_depend_on_runs_everything(repository: Repository, name: 
         ("tests/together/live/test_daemon.py", "tests/together/live/test_daemon.py"),
         ("tests/together/live/conftest.py", "tests/together/live"),
         ("tests/together/callback/conftest.py", "tests/together/callback"),
-        ("tests/together/rules/test_it.py", "tests/together/rules/test_it.py"),
+        ("tests/together/rules/test_default_pack.py", "tests/together/rules/test_default_pack.py"),
         ("deploy/wheels.sh", "tests/together/deploy"),
     ],
 )
