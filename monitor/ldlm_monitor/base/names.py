@@ -79,7 +79,7 @@ _TRAIN = (
     ("ldlm_train_loss", "Training loss, the last value reported."),
     ("ldlm_train_component_loss", "Loss of one component, the last value reported.", "component"),
     ("ldlm_eval_loss", "Evaluation loss, the last value reported."),
-    ("ldlm_eval_loss_lowest_step", "Step of the lowest evaluation loss of the training."),
+    ("ldlm_detect_eval_loss_lowest_step", "Step of the lowest evaluation loss of the training."),
     ("ldlm_train_grad_norm", "Global gradient norm before clipping."),
     ("ldlm_train_learning_rate", "Learning rate."),
     ("ldlm_train_accuracy_ratio", "Accuracy, 0 to 1.", "component"),

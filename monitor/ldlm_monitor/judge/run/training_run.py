@@ -387,7 +387,7 @@ class TrainingRun:
             RESTARTS: life.attempts.restarts,
             FAILED_STARTS: life.attempts.failed_alike,
             "ldlm_run_world_size": logged.world_size,
-            "ldlm_eval_loss_lowest_step": self._lowest[1],
+            "ldlm_detect_eval_loss_lowest_step": self._lowest[1],
         }
         points += [Point(name, run, value) for name, value in counts.items() if value is not None]
         is_logged = self.values.last("step_seconds") is not None
