@@ -95,7 +95,7 @@ def test_the_first_exception_of_a_chain_is_the_cause(tmp_path: Path) -> None:
     ],
 )
 def test_words_that_nothing_follows_end_a_run(tmp_path: Path, text: str) -> None:
-    assert end_of(tmp_path, text) == ("finished", set())
+    assert end_of(tmp_path, text) == ("finished", {"RunFinished"})
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from ldlm_monitor.base.alert import Transition
+from ldlm_monitor.base.names import RUN_FINISHED
 from ldlm_monitor.base.queries import Played, PlayerCommand
 from ldlm_monitor.base.snapshot import Snapshot
 from ldlm_monitor.finished.playback.timed_inputs import Piece, TimedInputs
@@ -145,7 +146,11 @@ class Playback:
         return [] if piece is None else piece.play()
 
     def _stop_at(self, transitions: Iterable[Transition]) -> None:
-        firing = [each for each in transitions if each.state == "firing" and not each.is_heartbeat]
+        firing = [
+            each
+            for each in transitions
+            if each.state == "firing" and not each.is_heartbeat and each.alert != RUN_FINISHED
+        ]
         if self._seeks and firing and self.at > self._reel.start:
             self._seeks, self._alert = False, firing[0]
 
