@@ -1,6 +1,7 @@
 """What every test gets: Hypothesis profiles, and a check that no thread outlives its test."""
 
 import gc
+import logging
 import os
 import signal
 import tempfile
@@ -101,3 +102,13 @@ def no_thread_outlives_the_test() -> Iterator[None]:
         thread.join(JOIN_SECONDS)
     alive = [thread.name for thread in left if thread.is_alive()]
     assert not alive, f"threads that the test left running: {alive}"
+
+
+@pytest.fixture(autouse=True)
+def _own_messages() -> Iterator[None]:
+    """Leave the program's messages as they were: a daemon in a test's process sends them to the
+    stderr of that test, which is closed afterwards."""
+    logger = logging.getLogger("ldlm_monitor")
+    before = logger.handlers, logger.level, logger.propagate
+    yield
+    logger.handlers, logger.level, logger.propagate = before[0], before[1], before[2]

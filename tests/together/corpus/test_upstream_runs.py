@@ -14,22 +14,25 @@ RUNS = Path(__file__).parent / "runs/upstream"
 
 ON_THE_GRID = -1
 """The line is that at which the next slot of the grid falls: when the log was copied decides."""
+FINISHED = ("RunFinished", "firing", None)
 EXPECTED = {
-    "A_healthy_1proc": [],
-    "B_healthy_2proc": [],
+    "A_healthy_1proc": [FINISHED],
+    "B_healthy_2proc": [FINISHED],
     "A4_truncated_Loss_value": [("JobKilled", "firing", 145)],
-    "G_resume_same_name": [],
+    "G_resume_same_name": [FINISHED],
     "C1_nan_latent_stable": [("NonFiniteLoss", "firing", 96), ("TrainingCrashed", "firing", 99)],
-    "C2_nan_blocks_prefix_trainer": [("NonFiniteLoss", "firing", 98)],
+    "C2_nan_blocks_prefix_trainer": [("NonFiniteLoss", "firing", 98), FINISHED],
     "D3_gradnorm_inf_lossscale": [
         ("NonFiniteGradient", "firing", 98),
         ("StepsSkipped", "firing", ON_THE_GRID),
+        FINISHED,
     ],
     "E_crash_index_error_rank": [("TrainingCrashed", "firing", 178)],
     "F1_sigkill_rank1": [("TrainingCrashed", "firing", 204)],
     "H_hang_sigstop_rank1_90s": [
         ("TrainingStalled", "firing", 229),
         ("TrainingStalled", "resolved", 229),
+        FINISHED,
     ],
 }
 
@@ -81,7 +84,7 @@ def test_a_crash_names_the_rank_that_failed_first(run: str) -> None:
 
 
 def test_a_hang_is_reported_while_it_lasts() -> None:
-    fired, resolved = replayed("H_hang_sigstop_rank1_90s")
+    fired, resolved, _ = replayed("H_hang_sigstop_rank1_90s")
     assert fired.time is not None
     assert resolved.time is not None
     # Rank 1 was stopped for 90.4 s; the limit of this run is the floor of 30 s.

@@ -171,7 +171,7 @@ def opened(tmux: Tmux, part: str) -> None:
         tmux.until("NonFiniteLoss")
     else:
         tmux("send-keys", f"{program} 'train_logs/*.log' --listen 127.0.0.1:0", "Enter")
-        tmux.until(f"{CRASHED}.*STOP")
+        tmux.until(f"{CRASHED}.*mend the error")
         tmux.until("!reading")
         tmux("send-keys", "s")  # by name, an order that does not change with time
         tmux.until("by run")

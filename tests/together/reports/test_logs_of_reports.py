@@ -259,6 +259,7 @@ REPORTS = {
         aborted_at_exit,
         "WARNING",
         "GO_ON",
+        frozenset({"RunFinished"}),
         step=74,
         words=("failed after its last step", "SIGABRT"),
         never=("RESTART",),

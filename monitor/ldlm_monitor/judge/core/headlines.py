@@ -7,13 +7,14 @@ from typing import Final
 
 from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.base.headline import FINISHED_MARK, SEVERITY_MARKS, STATE_MARKS, Headline
-from ldlm_monitor.base.incident_view import DecisionView, IncidentView, RootView
+from ldlm_monitor.base.incident_view import DecisionView, IncidentView
 from ldlm_monitor.base.names import RUN_FINISHED, STALL_ALERT
 from ldlm_monitor.base.snapshot import AlertView, ReasonView, RunView
 from ldlm_monitor.base.text.format import duration, number
 from ldlm_monitor.base.text.sanitize import summary_of
 from ldlm_monitor.judge.core.run_health import NONFINITE_ALERTS, decided_on
 from ldlm_monitor.judge.incidents.folded_evidence import NONFINITE, STACKS, STALL
+from ldlm_monitor.judge.incidents.short_causes import short_cause
 
 _OVER: Final = " (over)"  # ends a reason that is past
 _FEW: Final = 3  # runs that a line names. A choice: more do not fit, and share a cause
@@ -29,35 +30,11 @@ _OF_MANY: Final = {
 }
 """Of an alert of many runs, what they are while it fires, and after it."""
 _OTHER_MARK: Final = "⚪"  # of a severity that is none of ours
-_LEVEL = re.compile(r"^(?:(?:ERROR|WARNING|Warning|CRITICAL|FATAL|error): )+")  # the log's own word
-_MODULE = re.compile(r"^(?:\w+\.)+(?=\w+(?:Error|Exception|Interrupt)\b)")  # of an exception
 _HAS_STEP = re.compile(r"\bstep \d", re.IGNORECASE)
+_NO_NUMBER = re.compile(r"\b(?:NaN|Inf)\b(?! or)")  # in a line that says which it is
 _LOSS = re.compile(r"\b\w*loss\w*")  # the quantity in a line about one that is not finite
 _MOST_RANKS = 12  # characters of a list of ranks, a choice: a longer one displaces the reason
 _CLAUSE = re.compile(r"[.;:(]|, ")  # ends the first clause of an advice
-_WORDS: Final = {
-    "cuda_oom": "out of GPU memory",
-    "host_oom_kill": "out of host memory",
-    "cpu_oom": "out of host memory",
-    "slurm_oom_kill": "out of host memory",
-    "no_space_left": "the disk is full",
-    "nccl_collective_timeout": "NCCL timeout",
-    "ddp_unfinished_reduction": "parameters without a gradient",
-    "elastic_sigterm_peer": "interrupted",
-    "host_segfault": "segmentation fault",
-}
-"""Kinds of causes whose lines are long and say no more."""
-_BY_TEXT: Final = (
-    ("slurm_cancelled", re.compile("TIME LIMIT"), "time limit reached"),
-    ("slurm_cancelled", re.compile("PREEMPTION"), "preempted by Slurm"),
-    ("slurm_cancelled", re.compile("NODE FAILURE"), "node failed, says Slurm"),
-    ("slurm_cancelled", re.compile(""), "cancelled in Slurm"),
-    ("elastic_agent_signaled", re.compile(r"\b2 death signal|SIGINT"), "interrupted (SIGINT)"),
-    ("elastic_agent_signaled", re.compile(r"\b15 death signal|SIGTERM"), "ended by SIGTERM"),
-    ("elastic_worker_failed", re.compile(r"exit ?code:? (\d+)"), "ended with exit code {}"),
-    ("gpu_xid", re.compile(r"Xid [^)]*\): (\d+)"), "GPU fault, Xid {}"),
-)
-"""By kind and words of its line, a cause in short; `{}` is the group of the pattern."""
 
 
 def headline_of(
@@ -229,8 +206,9 @@ def _event(
 
 def _first_cause(incident: IncidentView, failed_rank: int | None) -> tuple[str, str]:
     root = incident.root
-    what = cause(root) or incident.title
+    what = short_cause(root) or incident.title
     which = root.rank if root.rank is not None else failed_rank
+    nobody = which is None
     if which is not None and root.kind == STACKS:  # what a rank does is no fault that lies on it
         what = f"rank {which} is {what}"
     if which is not None and what.startswith(f"rank {which} "):
@@ -239,19 +217,10 @@ def _first_cause(incident: IncidentView, failed_rank: int | None) -> tuple[str, 
     at = None if _HAS_STEP.search(what) else incident.last_step  # two numbers would contradict
     place = _place(at, which, ranks)
     waiting = incident.collective.waiting if incident.collective is not None else ""
-    if root.kind == "nccl_collective_timeout" and waiting and which is None:
+    if waiting and nobody:
         ranks = f"rank {waiting}" if waiting.isdecimal() else f"ranks {waiting}"
         place += f", {ranks} waited" if len(waiting) <= _MOST_RANKS else ""
     return what, place
-
-
-def cause(root: RootView) -> str:
-    """The first cause in few words."""
-    for kind, pattern, words in _BY_TEXT:
-        if kind == root.kind and (found := pattern.search(root.message)):
-            return words.format(*found.groups())
-    plain = _MODULE.sub("", _LEVEL.sub("", root.message))
-    return _WORDS.get(root.kind) or plain.removesuffix(".")
 
 
 def _pause(run: RunView, alert: str, text: str) -> str:
@@ -279,7 +248,10 @@ def _nonfinite(run: RunView, alert: str, incident: IncidentView | None) -> tuple
     quantity = marks[0].quantity if marks else named[0] if named else wanted
     seen = run.statistics.get(quantity)
     is_now = seen is not None and not math.isfinite(seen.current)
-    word = number(seen.current) if seen is not None and is_now else "NaN or Inf"
+    said = _NO_NUMBER.search(message)
+    word = said[0] if said is not None else "NaN or Inf"
+    if seen is not None and is_now:
+        word = number(seen.current)
     name = "gradient" if quantity == "grad_norm" else quantity
     rank = first.rank if first is not None and first.rank is not None else run.failed_rank
     at = first.step if first is not None else incident.last_step if incident is not None else None
