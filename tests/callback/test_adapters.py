@@ -205,6 +205,7 @@ def test_keras_reports_batches_evaluations_and_its_rate(train, backend: str) -> 
     assert training.rows()[-1]["status"] == "finished"
 
 
+@pytest.mark.long
 @needs("torch", "keras")
 def test_a_nan_in_keras_is_an_event(train) -> None:
     training = train(KERAS.format(backend="torch", bad=True))

@@ -239,7 +239,7 @@ def test_the_demo_plays_from_the_package_alone(open_screen: Callable[..., Termin
     screen = open_screen("demo", "--speed", "50")
     screen.until("playing")
     screen.until("loss NaN")
-    screen.until("slower than the others")
+    screen.until("the end")
     screen.press("q")
     assert screen.code() == 0
 
