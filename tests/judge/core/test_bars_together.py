@@ -46,7 +46,7 @@ def chunks(found: list[tuple[float, str]]) -> list[tuple[float, Chunk]]:
     return made
 
 
-def told(monitor: Monitor, transitions: list[Transition]) -> list[str]:
+def reported_by(monitor: Monitor, transitions: list[Transition]) -> list[str]:
     end = monitor.snapshot()
     points = [each for each in end.points if not each.name.startswith("ldlm_monitor_")]
     without_lines = [repr(replace(each, line=None)) for each in transitions]
@@ -67,4 +67,4 @@ def test_bars_count_alike_together_and_one_by_one(found: list[tuple[float, str]]
             seen[1].extend(alone.observe([record], when))
     seen[0].extend(together.finish(end, [LOG]))
     seen[1].extend(alone.observe(parser.finish(LOG), end) + alone.finish(end))
-    assert told(together, seen[0]) == told(alone, seen[1])
+    assert reported_by(together, seen[0]) == reported_by(alone, seen[1])

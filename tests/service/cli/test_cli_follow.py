@@ -81,8 +81,8 @@ def test_a_nan_that_is_appended_is_told_with_its_line(following: Following, fold
         following.until("NonFiniteLoss")
 
     assert following.run("--run", "gpt2", LOG, meanwhile=meanwhile) == 0
-    (told,) = [line for line in following.out.splitlines() if "NonFiniteLoss" in line]
-    assert f"{LOG}:2" in told
+    (line,) = [line for line in following.out.splitlines() if "NonFiniteLoss" in line]
+    assert f"{LOG}:2" in line
     assert "metrics on http://127.0.0.1:" in following.err
 
 

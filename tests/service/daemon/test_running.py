@@ -31,8 +31,8 @@ def test_a_nan_is_told_with_its_line_and_once_how_somebody_could_be_notified(
     daemon.append(NAN)
     daemon.until_metric(f'ldlm_run_health{{run="{RUN}"}} 3')
     daemon.close()
-    (told,) = [line for line in capfd.readouterr().out.splitlines() if "NonFiniteLoss" in line]
-    assert f"{RUN}_node0.log:21" in told
+    (line,) = [line for line in capfd.readouterr().out.splitlines() if "NonFiniteLoss" in line]
+    assert f"{RUN}_node0.log:21" in line
     assert len([text for text in caplog.messages if "LDLM_SLACK_WEBHOOK_URL" in text]) == 1
     assert f"metrics on {daemon.url}/metrics, state in {daemon.settings.state_dir}" in caplog.text
 
