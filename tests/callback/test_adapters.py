@@ -199,6 +199,7 @@ def test_keras_reports_batches_evaluations_and_its_rate(train, backend: str) -> 
     assert [row["epoch"] for row in reported] == [0] * 4 + [1] * 4
     assert [row["learning_rate"] for row in reported] == pytest.approx([0.01] * 8)
     assert all("mae" in row for row in reported)
+    assert [row["total_steps"] for row in steps(training, "total_steps")] == [8]
     assert [row["step"] for row in steps(training, "eval_loss")] == [4, 8]
     assert kinds(training).count("eval_started") == kinds(training).count("eval_finished") == 2
     assert training.rows()[0]["framework"] == "keras"

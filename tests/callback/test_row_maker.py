@@ -239,12 +239,13 @@ class Late:
 
     def __init__(self, value: float) -> None:
         self.value, self.is_done, self.waits = value, False, 0
+        self.is_copied = False
 
     def is_ready(self) -> bool:
         return self.is_done
 
     def copy_to_host_async(self) -> None:
-        pass
+        self.is_copied = True
 
     def __array__(self) -> None:
         raise AssertionError("nobody converts it in the loop")
@@ -289,7 +290,7 @@ def test_a_step_waits_for_no_array_that_is_still_computed() -> None:
     made, loss = Steps(taken.append, {}), Late(1.5)
     made.step(1, {"loss": loss})
     made.step(2, {"loss": 1.25})
-    assert (taken, loss.waits) == ([], 0)
+    assert (taken, loss.waits, loss.is_copied) == ([], 0, True)
     loss.is_done = True
     made.step(3, {"loss": 1.0})
     assert [entry[5]["loss"] for entry in taken] == [1.5, 1.25, 1.0]

@@ -23,6 +23,11 @@ def trains(
     return offset
 
 
+def exported(monitor: Monitor) -> set[str]:
+    points = monitor.snapshot().points
+    return {dict(each.labels)["run"] for each in points if each.name == "ldlm_train_loss"}
+
+
 def shown(monitor: Monitor) -> list[str]:
     return [run.name for run in monitor.snapshot().runs]
 
@@ -37,6 +42,25 @@ def test_the_runs_that_ended_last_are_kept() -> None:
     left = monitor.snapshot()
     assert {each.run for each in (*left.incidents, *left.events)} <= {"second", "third"}
     assert set(left.curves) == {"second", "third"}
+
+
+def test_of_runs_whose_series_end_together_the_earlier_ended_goes_first() -> None:
+    monitor = Monitor()
+    trains(monitor, "later", START + 60)
+    trains(monitor, "earlier", START)
+    monitor.tick(START + 2 * LONG)
+    monitor.forget_ended(1)
+    assert shown(monitor) == ["later"]
+
+
+def test_the_series_of_a_run_that_goes_on_are_exported_again() -> None:
+    monitor = Monitor()
+    end = trains(monitor, "again", START)
+    monitor.tick(START + LONG)
+    assert exported(monitor) == set()
+    trains(monitor, "again", START + 2 * LONG, first=21, offset=end, line=23)
+    monitor.tick(START + 2 * LONG + 30)
+    assert exported(monitor) == {"again"}
 
 
 def test_a_run_is_kept_while_its_series_are() -> None:
@@ -73,6 +97,20 @@ def test_a_forgotten_run_that_goes_on_is_a_run_again() -> None:
     monitor.tick(START + 2 * LONG + 600)
     (run,) = monitor.snapshot().runs
     assert (run.name, run.step, run.state) == ("again", 40, "finished")
+    assert run.attempt == 1
+
+
+def test_a_failure_of_a_forgotten_run_is_not_of_the_one_that_goes_on() -> None:
+    monitor = Monitor()
+    crash = b"step 1 loss nan\nstep 2 loss nan\nRuntimeError: bad batch\nTraining complete.\n"
+    for number in range(2):
+        at = START + 2 * LONG * number
+        chunk = Chunk("nan.log", (1, 7, 0), number * len(crash), 1 + 4 * number, crash)
+        monitor.feed(chunk, at)
+        monitor.tick(at + 30)
+        assert [each.id for each in monitor.snapshot().incidents] == ["nan/1"]
+        monitor.tick(at + 2 * LONG - 1)
+        monitor.forget_ended(0)
 
 
 def test_labels_that_a_forgotten_run_dropped_stay_counted() -> None:
@@ -88,14 +126,26 @@ def test_labels_that_a_forgotten_run_dropped_stay_counted() -> None:
 
 
 def test_an_ended_run_keeps_its_last_gauges_and_learns_its_losses_anew() -> None:
+    """Another training in the same log, long after, is at another level: no spike of the first."""
     monitor = Monitor()
-    end = trains(monitor, "again", START)
-    monitor.tick(START + 30)
+    end = level(monitor, START, 0.1, 0)
+    monitor.tick(START + 500)
     (before,) = monitor.snapshot().runs
     assert before.detected
-    monitor.tick(START + LONG)
+    monitor.tick(START + 500 + LONG)
     (after,) = monitor.snapshot().runs
     assert after.detected == before.detected
-    trains(monitor, "again", START + 2 * LONG, first=21, offset=end, line=23)
-    monitor.tick(START + 2 * LONG + 30)
-    assert monitor.snapshot().runs[0].detected != before.detected
+    level(monitor, START + 3 * LONG, 5.0, end)
+    assert "LossSpike" not in {each.alert for each in monitor.snapshot().transitions}
+
+
+def level(monitor: Monitor, at: float, loss: float, offset: int) -> int:
+    """Two hundred losses around a level, a second each; where their bytes end."""
+    for step in range(200):
+        row = f"step {step} loss {loss * (1 + step * 37 % 11 / 100):.5f}\n".encode()
+        chunk = Chunk("level.log", (1, 5, 0), offset, 1 + offset // 9, row)
+        monitor.feed(chunk, at + step)
+        offset += len(row)
+    done = b"Training complete.\n"
+    monitor.feed(Chunk("level.log", (1, 5, 0), offset, 1 + offset // 9, done), at + 200)
+    return offset + len(done)

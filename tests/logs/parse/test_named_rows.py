@@ -24,10 +24,11 @@ def titan(kind: str, **more: Any) -> str:
 
 
 def test_a_scalar_of_torchtitan_is_the_quantity_that_it_names(parse: Any) -> None:
-    rows = [titan("metric_value", event_name="loss", value=2.325)] * 3
-    first, *_ = parse("".join(rows), path="training_rank_3.jsonl")
+    rows = [titan("metric_value", event_name="loss", value=2.325)] * 5
+    found = parse("".join(rows), path="training_rank_3.jsonl")
+    first = found[0]
     assert isinstance(first, Sample)
-    assert first.values == {"loss": 2.325}
+    assert [each.values for each in found] == [{"loss": 2.325}] * 5
     assert (first.step, first.rank, first.time) == (5, 3, 1787000121.49998)
 
 
@@ -66,9 +67,9 @@ def test_a_span_that_failed_is_a_failure_with_its_message(parse: Any) -> None:
 
 @pytest.mark.parametrize("key", ["name", "metric", "metric_name", "tag", "key"])
 def test_any_row_may_name_its_one_value(parse: Any, key: str) -> None:
-    row = json.dumps({key: "train/loss", "value": 0.25, "step": 7, "worker": 12})
-    (found,) = parse(f"{row}\n", path="a.jsonl")
-    assert (found.step, found.values) == (7, {"loss": 0.25})
+    rows = [{key: "train/loss", "value": 0.25, "step": step, "worker": 12} for step in range(5)]
+    found = parse("".join(f"{json.dumps(row)}\n" for row in rows), path="a.jsonl")
+    assert [(each.step, each.values) for each in found] == [(n, {"loss": 0.25}) for n in range(5)]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from ldlm_monitor.service.cli import main
+from ldlm_monitor.service.cli.opening import Opening
+from ldlm_monitor.service.config import Settings
 
 pytestmark = pytest.mark.live
 PATIENCE = ("--timeout", "60")
@@ -77,6 +79,21 @@ def test_it_leaves_no_state_and_tells_nobody(
             receiver.accept()
     assert code == 3
     assert not Path("state").exists()
+
+
+def test_without_files_it_asks_the_monitor_on_the_usual_address(
+    folder: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("bad.log").write_text(rows(1, 40) + rows(41, 60, "nan"), encoding="utf-8")
+    seen = Settings(files=("bad.log",), listen="127.0.0.1:0", state_dir=folder / "state")
+    opening = Opening(seen, lambda: seen, has_screen=True, outlasts=True)
+    opening.start()
+    monkeypatch.setenv("LDLM_LISTEN", opening.url().removeprefix("http://"))
+    try:
+        code, found = asked(capsys, "bad", *PATIENCE)
+    finally:
+        opening.close(0)
+    assert (code, found["what"], found["where"]) == (3, "decision", "bad.log:41")
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,25 @@ def test_an_alert_that_needs_no_decision_comes_to_who_asked_for_alerts(judged: J
     assert awaited(snapshot, "a", Until.read("decision")) is None
 
 
+def test_what_is_no_more_than_a_warning_needs_no_decision(judged: Judged) -> None:
+    snapshot = judged(a=SOUND + BAD)
+    (run,) = snapshot.runs
+    mild = snapshot.model_copy(update={"runs": (run.model_copy(update={"health": "WARNING"}),)})
+    assert run.decision is not None
+    assert awaited(mild, "a", Until.read("decision")) is None
+
+
+def test_an_alert_that_is_pending_has_not_come(judged: Judged) -> None:
+    snapshot = judged(a=SOUND + BAD)
+    (run,) = snapshot.runs
+    well = run.model_copy(update={"decision": None})
+    pending = tuple(each.model_copy(update={"state": "pending"}) for each in snapshot.alerts)
+    waits = snapshot.model_copy(update={"runs": (well,), "alerts": pending})
+    assert awaited(waits, "a", Until.read("alert")) is None
+    fires = snapshot.model_copy(update={"runs": (well,)})
+    assert awaited(fires, "a", Until.read("alert")) is not None
+
+
 def test_what_did_not_come_says_how_the_run_is(judged: Judged) -> None:
     late = timed_out(judged(a=SOUND), "a", 5.0)
     assert (late.kind, late.answer["step"], late.answer["seconds"]) == ("timeout", 40, 5.0)

@@ -194,3 +194,10 @@ def test_without_the_sdk_the_extra_is_named(
     monkeypatch.setitem(sys.modules, "mcp.server", None)
     assert main(["mcp", "--url", "http://127.0.0.1:9847"]) == 2
     assert "ldlm-monitor[mcp]" in capsys.readouterr().err
+
+
+def test_a_wait_of_a_tool_has_a_bound(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ldlm_monitor.service.mcp.agent_answers.MOST_SECONDS", 0.1)
+    answer = json.loads(tools.wait_for("exp7", until="step=400", seconds=1e9))
+    assert answer["what"] in ("timeout", "decision")
+    assert json.loads(tools.wait_for("exp7", until="step=300"))["what"] in ("step", "decision")
