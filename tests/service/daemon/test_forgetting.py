@@ -53,8 +53,8 @@ def test_no_run_is_forgotten_of_which_more_is_to_be_read(
     watching.pump.turn(None, NOW)
     again = training(NOW - 3000, 3000).removesuffix("Training complete.\n")  # goes on
     append(tmp_path / "twice.log", training(NOW - 20_000, 3000) + again, NOW)
-    for second in range(200):
-        watching.pump.turn(None, NOW + 1 + second / 10)
+    for turn in range(5_000):
+        watching.pump.turn(None, NOW + 1 + turn / 1000)
         for run in watching.pump.snapshot.runs:
             if run.health != "READING":
                 assert run.attempt == 2

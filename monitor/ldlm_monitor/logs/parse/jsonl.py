@@ -107,6 +107,7 @@ def records(row: dict[str, Any], place: RecordPlace) -> list[Record]:
 
 def _named(row: dict[str, Any], named: Named, place: RecordPlace) -> list[Record]:
     """The one value of a row, or that a span of it failed, at the row's step, rank and time."""
+    row = dict(row)
     time = unix_time(finest_time(row)) or _first(row, TIMES, unix_time)
     place = place.known(_first(row, ("rank",), _whole), time)
     if (failure := failed(row)) is not None:
