@@ -42,22 +42,3 @@ def test_of_the_runs_that_ended_the_last_are_shown(watching: Watching, tmp_path:
     for second in range(0, 2000, 100):
         watching.pump.turn(None, NOW + 400 + second)
     assert names(watching) == ["second", "third"]
-
-
-def test_no_run_is_forgotten_of_which_more_is_to_be_read(
-    watching: Watching, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Logs that are found later, and read in pieces: one has ended while the other goes on."""
-    monkeypatch.setattr("ldlm_monitor.service.daemon.backfill.SLICE_SECONDS", 0.0)
-    start(watching, tmp_path, 0)
-    watching.pump.turn(None, NOW)
-    again = training(NOW - 3000, 3000).removesuffix("Training complete.\n")  # goes on
-    append(tmp_path / "twice.log", training(NOW - 20_000, 3000) + again, NOW)
-    append(tmp_path / "once.log", training(NOW - 20_000, 20_000), NOW)
-    for turn in range(50_000):
-        watching.pump.turn(None, NOW + 1 + turn / 1000)
-        runs = {run.name: run for run in watching.pump.snapshot.runs}
-        if "twice" in runs and all(run.health != "READING" for run in runs.values()):
-            assert runs["twice"].attempt == 2
-            return
-    raise AssertionError("it was never read")

@@ -177,8 +177,7 @@ class Pump:
                 self.monitor.count_dropped("truncated")
         if self.recorder is not None:
             self.recorder.turn(now)
-        if not self._backfill.is_busy:  # of what is read in part, more may follow
-            self.monitor.forget_ended(self.settings.ended_runs_kept)
+        self.monitor.forget_ended(self.settings.ended_runs_kept)
         self._picture(now)
         self.caught_up = self._is_whole = True
         self.turns += 1
