@@ -239,8 +239,8 @@ class Monitor:
         return self._headlines.attach(explained)
 
     def forget_ended(self, kept: int) -> None:
-        """Drop the runs whose series ended first, but for the last `kept` of them."""
-        for name in self.runs.beyond(kept):
+        """Drop the runs whose series have ended, but for the last `kept` of them."""
+        for name in self.runs.beyond(kept, self.clock):
             self.own.dropped["label_limit"] += self.runs.forget(name).values.dropped
             for known in (self._detectors, self._health, self._incidents, self._past, self._events):
                 known.forget(name)
@@ -392,8 +392,6 @@ class Monitor:
                 self._detectors.update(run.name, run.measured())
             except Exception as fault:  # noqa: BLE001 # a bug of ours: other runs are still judged
                 self.parser.note_fault(run.life.progress_position, fault)
-        for name in self.runs.pass_by(at) if only is None else ():
-            self._detectors.rest(name)
         points = self._points(at, only)
         if only is None:
             points[""] += [list(core_points(self.own.view())), self.own.edge]

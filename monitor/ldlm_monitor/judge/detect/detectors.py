@@ -167,12 +167,6 @@ class DetectorsByRun:
             detectors = self._detectors[run] = Detectors(run)
         detectors.update(measured)
 
-    def rest(self, run: str) -> None:
-        """Drop what was learned of an ended run, whose last gauges stay; more is learned anew."""
-        if run in self._detectors:
-            ended, rested = self._detectors[run], Detectors(run)
-            rested.points, self._detectors[run] = ended.points, rested
-
     def forget(self, run: str) -> None:
         """Drop a run, with its gauges."""
         self._detectors.pop(run, None)

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import heappop, heappush
-from itertools import islice
 
 from ldlm_monitor.base.points import Point
 from ldlm_monitor.base.records import Record, TimedRows
@@ -29,7 +28,6 @@ class Fleet:
         self._stall = stall
         self._end_after = end_after
         self._runs: dict[str, TrainingRun] = {}
-        self._past: dict[str, None] = {}  # those whose series have ended, the first of them first
         self.untimed: set[str] = set()
         self.guesses: dict[str, GuessView] = {}
         self.ends: Mapping[str, float] = {}
@@ -137,7 +135,6 @@ class Fleet:
     def touch(self, run: TrainingRun) -> None:
         """Add a run to those that `take_touched` returns, and schedule its next timer."""
         self._touched[run.name] = run
-        self._past.pop(run.name, None)
         self._schedule(run)
 
     def _schedule(self, run: TrainingRun) -> None:
@@ -221,29 +218,24 @@ class Fleet:
 
     def shown(self, at: float) -> Iterator[TrainingRun]:
         """The runs that have not ended, or ended at most `end_after` seconds ago."""
-        return (run for run in self if run.name not in self._past and self._is_shown(run, at))
+        return (run for run in self if self._is_shown(run, at))
 
     def _is_shown(self, run: TrainingRun, at: float) -> bool:
         ended = run.life.ended_at
         return ended is None or at - ended <= self._end_after
 
-    def pass_by(self, at: float) -> list[str]:
-        """The names of the runs whose series have ended since the last call."""
-        runs = (run for run in self if run.name not in self._past)
+    def beyond(self, kept: int, at: float) -> list[str]:
+        """The names of the runs whose series have ended by `at`, but for the last `kept` of them."""
+        if len(self._runs) <= kept:
+            return []
         ended = sorted(
-            (run.life.ended_at or at, run.name) for run in runs if not self._is_shown(run, at)
+            (run.life.ended_at or at, run.name) for run in self if not self._is_shown(run, at)
         )
-        found = [name for _, name in ended]
-        self._past |= dict.fromkeys(found)
-        return found
-
-    def beyond(self, kept: int) -> list[str]:
-        """The names of the runs whose series ended first, but for the last `kept` of them."""
-        return list(islice(self._past, max(len(self._past) - kept, 0)))
+        return [name for _, name in ended[: max(len(ended) - kept, 0)]]
 
     def forget(self, name: str) -> TrainingRun:
         """Drop a run; a record of its name begins a new one."""
-        for known in (self._past, self._dues, self._touched, self.guesses):
+        for known in (self._dues, self._touched, self.guesses):
             known.pop(name, None)
         self.untimed.discard(name)
         return self._runs.pop(name)
