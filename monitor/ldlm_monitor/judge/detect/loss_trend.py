@@ -50,20 +50,6 @@ among 150 tokens) is that of an untrained model, and does not rise by chance."""
 PEAK_KNOWN = 10
 """Values before a loss below `PEAK_SURE` counts. A choice: more delay it, first losses jump, and
 the highest of fewer is soon passed three times over."""
-TASK_RISE = 1.4
-"""Least rise from one logged step to the next with which another task may begin, of the medians of
-`TASK_SIDE` losses on each side, of which all behind it are above all before: a choice; harder data
-raise a loss by half or more."""
-TASK_SIDE = 5
-TASK_MOST = 4.0
-"""Greatest level over the lowest with which one may begin: a choice; a divergence goes further."""
-TASK_WAITS = 40
-"""Logged steps behind it up to which a second half below the first is enough: a choice; two of
-`RECENT`."""
-TASK_FALLS = 0.95
-"""A level below this share of the first one behind the rise falls, if no quarter is higher than the
-one before, by more than `TASK_NOISE`: a choice, as what stays up is a divergence."""
-TASK_NOISE = 1.05
 FINEST = 0.01
 """Least noise as a share of the loss: the last of the 3 digits that logs print is up to 1 %."""
 LEARNED = 0.01
@@ -93,8 +79,7 @@ class LossDetector(Detector):
       least 1 % of the first median) and as their difference over the s of those 100, or of the
       first up to those 20. Of losses above 0 the z-score is that of the logarithms if it is lower:
       near 0, batches differ by factors. A divergence raises them for good; a spike, or the jump of
-      the first updates, does not. Where a loss rises between two steps and falls steadily from
-      there, as with harder data, another task begins, and with it the lowest level.
+      the first updates, does not.
     - `loss_trend_ratio`: mean of the second half of the last 50 steps over that of the first.
     - `loss_trend_zscore`: Mann-Kendall's Z of the medians of the last 25 groups of 40 steps (Mann
       1945, Kendall 1975); `loss_slope_ratio`: relative change by their Theil-Sen slope (Sen 1968).
@@ -129,7 +114,6 @@ class LossDetector(Detector):
         self._highest = -math.inf
         self._trend = (0, 0.0, 0.0)
         self._spike = 0.0
-        self._is_new_task = False
         self._usual = (0.0, 0.0)  # the median of the losses before the recent ones, and their noise
 
     def update(self, values: Values) -> None:
@@ -145,7 +129,6 @@ class LossDetector(Detector):
                 middle = middle_of(self._window.before)
                 self._usual = middle, _noise(self._window.before, middle)
                 self._spike = max(self._spike, self._jump(*self._usual))
-        self._is_new_task = self._window.count > LEVEL and self._may_be_task()
 
     def _add(self, values: Values) -> None:
         # `_highest` is the highest value of all steps before the recent ones.
@@ -163,23 +146,6 @@ class LossDetector(Detector):
         for hundred in map(sorted, self._hundreds.extend(values)):
             if (level := middle_of(hundred)) < self._lowest:
                 self._set_lowest(level, hundred, 1.0)
-
-    def _may_be_task(self) -> bool:
-        """Whether the loss is high since a rise between two steps, and falls or will show it."""
-        level, values = median(self._window.recent), self._window.values
-        if not 0 < TASK_RISE * self._lowest < level < TASK_MOST * self._lowest:
-            return False
-        places = range(len(values) - TASK_SIDE, TASK_SIDE - 1, -1)
-        begin = next((each for each in places if _rises(values, each)), None)
-        if begin is None:
-            return False
-        behind = values[begin:]
-        falls = len(behind) >= TASK_WAITS and _falls(behind)
-        if falls and len(behind) >= LEVEL:
-            ranked = sorted(behind[-LEVEL:])
-            self._set_lowest(middle_of(ranked), ranked, 1.0)
-        half = len(behind) // 2
-        return falls or (len(behind) < TASK_WAITS and median(behind[half:]) < median(behind[:half]))
 
     def _set_lowest(self, level: float, ranked: Values, unsure: float) -> None:
         """Store the lowest level and the noise of the sorted values around it."""
@@ -226,7 +192,7 @@ class LossDetector(Detector):
 
     def _rise(self, recent: Values) -> Iterator[tuple[str, float]]:
         if self._lowest < math.inf:
-            level = self._lowest if self._is_new_task else median(recent)
+            level = median(recent)
             zscore = (level - self._lowest) / self._noise
             if self._lowest > 0:
                 least = LEARNED * (self._start or 0.0)
@@ -247,20 +213,6 @@ class LossDetector(Detector):
                 self._trend = (self._levels.count, *trend(self._levels.values))
             yield "loss_trend_zscore", self._trend[1]
             yield "loss_slope_ratio", self._trend[2]
-
-
-def _rises(values: Values, at: int) -> bool:
-    """Whether the losses from index `at` on are far above those before it, of `TASK_SIDE` each."""
-    before, behind = values[at - TASK_SIDE : at], values[at : at + TASK_SIDE]
-    return min(behind) > max(before) and median(behind) > TASK_RISE * median(before)
-
-
-def _falls(values: Values) -> bool:
-    """Whether the medians of quarters fall."""
-    size = len(values) // 4
-    levels = [median(values[start : start + size]) for start in range(0, 4 * size, size)]
-    steady = all(later < TASK_NOISE * earlier for earlier, later in pairwise(levels))
-    return steady and levels[-1] < TASK_FALLS * levels[0]
 
 
 def trend(values: Values) -> tuple[float, float]:
