@@ -330,3 +330,22 @@ def test_an_error_whose_traceback_the_next_start_ends_is_over_with_its_attempt(
 def test_trainings_of_one_log_that_each_reach_their_end_are_no_restarts(tmp_path: Path) -> None:
     text = (steps(0, 90) + "Training complete.\n") * 7
     assert restarts_of(judged(tmp_path / "a.log", text)) == [0]
+
+
+def test_a_row_of_each_epoch_makes_no_attempt_of_the_next(tmp_path: Path) -> None:
+    """Steps begin again with each epoch, and a row before them has the epoch alone."""
+    rows, at = [], 1_781_000_000.0
+    for epoch in range(4):
+        rows.append(f'{{"time": {at}, "epoch": {epoch}, "val_loss": {2 - epoch / 10}}}\n')
+        for step in range(100):
+            at += 1
+            loss = 2 - epoch / 10 - step / 1000
+            rows.append(f'{{"time": {at}, "epoch": {epoch}, "step": {step}, "loss": {loss}}}\n')
+        at += 1500
+    log = tmp_path / "a.jsonl"
+    log.write_text("".join(rows), encoding="utf-8")
+    snapshot = Replay(Settings(files=(str(log),))).end()
+    (run,) = snapshot.runs
+    assert run.attempt == 1
+    stalls = [each for each in snapshot.transitions if each.alert == "TrainingStalled"]
+    assert len([each for each in stalls if each.state == "firing"]) <= 1

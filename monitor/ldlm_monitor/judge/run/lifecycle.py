@@ -178,7 +178,9 @@ class Lifecycle:
             self._move("sign of life", at)
         elif sample.step is None:
             might = (self._is_over and not self.steps) or (begins and self.ended)
-            if self.attempts.begins_at_epoch(sample, over=might):
+            # Where rows have steps, those tell what an epoch's own row does not change.
+            own = might or not self.steps
+            if own and self.attempts.begins_at_epoch(sample, over=might):
                 self._launch(at)
                 self.goal.note(sample)
             # In a log without steps, numbers are the only progress, but for those of a summary.
