@@ -112,8 +112,16 @@ def _value(array: Any) -> Any:
 
 
 def is_late(value: Any) -> bool:
-    """Whether it is an array whose value may still be computed, other than PyTorch's."""
-    return hasattr(value, "is_ready") and hasattr(value, "__array__")
+    """Whether it is an array of one element whose value may still be computed, as JAX has them."""
+    has_one = hasattr(value, "is_ready") and getattr(value, "size", None) == 1
+    return has_one and hasattr(value, "copy_to_host_async")
+
+
+def is_elsewhere(value: Any) -> bool:
+    """Whether reading it may wait for a device or a computation: an array that is not in NumPy."""
+    if any(base.__module__.partition(".")[0] == "numpy" for base in type(value).__mro__):
+        return False
+    return any(hasattr(value, name) for name in ("__array__", "__dlpack__", "is_ready", "device"))
 
 
 def is_tensor(value: Any) -> bool:

@@ -7,13 +7,14 @@ from typing import Any, TypeAlias
 
 from ldlm_callback.batches import Spikes, said
 from ldlm_callback.checksums import take
-from ldlm_callback.device import host_number, is_late, is_tensor, local_value
+from ldlm_callback.device import host_number, is_elsewhere, is_late, is_tensor, local_value
 from ldlm_callback.gradients import NORM, course
 
 MAX_NAME = 128
 """Characters of a name; longer ones are cut. With `MAX_VALUES`, a row stays below 64 KiB."""
 MAX_VALUES = 256
 """Most values in a row; others are dropped. A model's blocks give some hundred gradient norms."""
+LARGEST_FLOAT = 2**1023  # of whole numbers that are floats
 LARGEST = 2**63
 """Bound of whole numbers, as in 64 bits: larger ones count no steps, samples or tokens."""
 _PLAIN = frozenset({float, int, bool, str, type(None)})
@@ -103,7 +104,7 @@ class Rows:
         )
         if value is _UNREADABLE:
             why = "is a tensor of several elements, or not whole on this rank"
-        elif name in _OWN or _other_number(value) is not None:
+        elif name in _OWN or type(value) in _PLAIN:
             why = "has a name of the callback's own, or is one of too many"
         self._say(f"{name[:MAX_NAME]} {why}; it is in no row, nor are others like it")
 
@@ -186,9 +187,10 @@ def spelled(number: float) -> float | str:
 
 
 def snapshot(given: dict[str, Any]) -> dict[str, Any]:
-    """Replace tensors in host memory by their values; remove and return those on a device.
+    """Replace what is in host memory by its number; remove and return what is on a device.
 
-    So are arrays of JAX. Reading host memory does not wait. Any other value stays for `gather`.
+    Reading host memory does not wait: tensors, NumPy's arrays of one element, and whatever has
+    `__float__`, now, since it may change. What has no number stays, and `gather` drops it.
     One level of mappings is flattened: `losses={"text": x}` becomes `losses_text`.
     """
     on_device: dict[str, Any] = {}
@@ -196,23 +198,18 @@ def snapshot(given: dict[str, Any]) -> dict[str, Any]:
         if type(value) in _PLAIN:
             continue
         parts = {name: value}
-        if not is_tensor(value) and isinstance(value, Mapping):
+        if isinstance(value, Mapping) and not is_tensor(value):
             del given[name]
             parts = {f"{name}_{inner}": part for inner, part in value.items()}
             given.update(parts)
         for flat, part in parts.items():
-            if is_tensor(part):
+            if type(part) not in _PLAIN:
                 _snap(given, flat, part, on_device)
-            elif is_late(part):
-                on_device[flat] = given.pop(flat)
     return on_device
 
 
 def gather(given: Mapping[str, Any], row: dict[str, Any]) -> list[str]:
-    """Put numbers into the row; returns the names of values dropped, as no numbers or too many.
-
-    It reads what has `__float__`, which may take its time: never in the loop.
-    """
+    """Put numbers into the row; returns the names of values dropped, as no numbers or too many."""
     dropped: list[str] = []
     for key, value in given.items():
         if value is None:
@@ -223,8 +220,8 @@ def gather(given: Mapping[str, Any], row: dict[str, Any]) -> list[str]:
             dropped.append(key)
         elif kind is float or kind is bool or (kind is int and -LARGEST <= value <= LARGEST):
             row[name] = value
-        elif (number := _other_number(value)) is not None:
-            row[name] = number
+        elif kind is int and abs(value) < LARGEST_FLOAT:
+            row[name] = float(value)
         else:
             dropped.append(key)
     return dropped
@@ -237,10 +234,12 @@ def whole(value: Any, otherwise: int) -> int:
     if value is None:
         return otherwise
     try:
+        if is_late(value):
+            return int(value) if value.is_ready() else otherwise
         if is_tensor(value):
             return int(host_number(value)) if value.is_cpu else otherwise
         return operator.index(value)
-    except (TypeError, ValueError):
+    except Exception:  # noqa: BLE001 its methods may run any code
         return otherwise
 
 
@@ -255,30 +254,20 @@ def nonfinite(row: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-def _snap(given: dict[str, Any], name: str, tensor: Any, on_device: dict[str, Any]) -> None:
-    value = local_value(tensor)
-    if value is None:
-        given[name] = _UNREADABLE
-    elif value.is_cpu:
-        given[name] = host_number(value)
-    else:
-        on_device[name] = value
-        del given[name]
-
-
-def _other_number(value: Any) -> float | None:
-    """A number of any kind but text, or an array of one element, as a float; None for others."""
-    if isinstance(value, str | bytes | bytearray):
-        return None
+def _snap(given: dict[str, Any], name: str, value: Any, on_device: dict[str, Any]) -> None:
+    """Read one value, or move it to `on_device`; one that raises stays, and costs no other."""
     try:
-        return float(value)
-    except Exception:  # noqa: BLE001 `__float__` may run any code
-        return _one_element(value)
-
-
-def _one_element(value: Any) -> float | None:
-    """The number in an array of shape (1,) or (1, 1), which newer versions refuse to convert."""
-    try:
-        return float(value.item()) if value.size == 1 else None
-    except Exception:  # noqa: BLE001 likewise
-        return None
+        if is_tensor(value):
+            local = local_value(value)
+            is_here = local is not None and local.is_cpu
+            given[name] = host_number(local) if is_here else _UNREADABLE
+            if local is not None and not is_here:
+                on_device[name] = local
+                del given[name]
+        elif is_late(value):
+            on_device[name] = value
+            del given[name]
+        elif not (is_elsewhere(value) or isinstance(value, str | bytes | bytearray)):
+            given[name] = float(value.item() if getattr(value, "size", None) == 1 else value)
+    except Exception:  # noqa: BLE001 its methods may run any code
+        return

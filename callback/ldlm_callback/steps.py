@@ -10,7 +10,7 @@ from time import monotonic, sleep, time
 from typing import Any, TypeAlias
 
 from ldlm_callback.checksums import Checked
-from ldlm_callback.device import WIDTH, DeviceCopies, LateArrays, is_capturing, is_tensor
+from ldlm_callback.device import SLOTS, WIDTH, DeviceCopies, LateArrays, is_capturing, is_tensor
 from ldlm_callback.gradients import gradient_window, parameter_groups
 from ldlm_callback.rank import Beat, HeartbeatPage
 from ldlm_callback.rows import Entry, Row, event_row, snapshot, whole
@@ -261,7 +261,11 @@ class Steps:
     def _send(self, on_device: dict[str, Any]) -> list[_Sent]:
         sent: list[_Sent] = []
         if late := [name for name, value in on_device.items() if not is_tensor(value)]:
-            sent.append((late, LateArrays([on_device.pop(name) for name in late]), 0))
+            arrays = [on_device.pop(name) for name in late]
+            if len(self._waiting) < SLOTS:
+                sent.append((late, LateArrays(arrays), 0))
+            else:  # the device is so many steps behind, or hangs: it keeps no more memory for us
+                self.unread += len(late)
         by_device: dict[Any, list[str]] = {}
         for name, tensor in on_device.items():
             by_device.setdefault(tensor.device, []).append(name)

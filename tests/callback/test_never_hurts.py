@@ -311,7 +311,7 @@ def test_errors_of_its_own_are_said_once_and_after_ten_it_is_silent(train) -> No
                 raise RuntimeError("broken")
         callback = HealthCallback(out=sys.argv[1])
         for step in range(100):
-            callback.on_step(step, loss=Broken())
+            callback.watch(Broken())
         with callback.phase("eval"):
             pass
         callback.event("later")

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from ldlm_callback.checksums import PREFIX
+from ldlm_callback.device import SLOTS
 from ldlm_callback.rank import Beat
 from ldlm_callback.rows import (
     LARGEST,
@@ -227,15 +228,20 @@ def test_steps_go_past_the_queue_once_it_is_full(monkeypatch: pytest.MonkeyPatch
     assert (number, at) == (8, None)
 
 
-class Number:
-    """A number of another library."""
+class Meter:
+    """A number of another library, which goes on changing."""
+
+    def __init__(self, value: float) -> None:
+        self.value = value
 
     def __float__(self) -> float:
-        return 2.5
+        return self.value
 
 
 class Late:
     """An array of a device that is still computing, as JAX has them."""
+
+    size = 1
 
     def __init__(self, value: float) -> None:
         self.value, self.is_done, self.waits = value, False, 0
@@ -254,23 +260,66 @@ class Late:
         self.waits += not self.is_done
         return self.value
 
+    __index__ = __float__
 
-def test_whatever_has_a_float_is_a_number_and_text_is_none() -> None:
+
+class Gone(Late):
+    """Its memory was given to the next step."""
+
+    def is_ready(self) -> bool:
+        raise RuntimeError("Array has been deleted.")
+
+    def __float__(self) -> float:
+        raise RuntimeError("Array has been deleted.")
+
+
+class Rude:
+    """An object whose attributes and number raise what nobody expects."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise KeyError(name)
+
+    def __float__(self) -> float:
+        raise SystemError("no")
+
+
+def taken_by(*steps: dict[str, Any]) -> list[dict[str, Any]]:
+    """The values of steps as they are passed on to the writer."""
+    taken: list[Any] = []
+    made = Steps(taken.append, {})
+    for number, given in enumerate(steps, 1):
+        made.step(number, given)
+    return [entry[5] for entry in taken]
+
+
+def row_of(given: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     row: dict[str, Any] = {}
-    assert gather({"other": Number(), "text": "3.5", "raw": b"3.5", "many": [1, 2]}, row) == [
-        "text",
-        "raw",
-        "many",
-    ]
-    assert row == {"other": 2.5}
+    dropped = gather(given, row)
+    return row, dropped
+
+
+def test_whatever_has_a_float_is_a_number_as_it_was_at_the_step() -> None:
+    meter = Meter(2.5)
+    (values,) = taken_by({"loss": 1.0, "meter": meter, "parts": {"text": Meter(0.5)}})
+    meter.value = 7.0
+    assert row_of(values) == ({"loss": 1.0, "meter": 2.5, "parts_text": 0.5}, [])
+
+
+def test_text_and_lists_are_no_numbers() -> None:
+    (values,) = taken_by({"loss": 1.0, "text": "3.5", "raw": b"3.5", "many": [1, 2]})
+    assert row_of(values) == ({"loss": 1.0}, ["text", "raw", "many"])
 
 
 def test_an_array_of_one_element_is_a_number_whatever_its_shape() -> None:
     numpy = pytest.importorskip("numpy", reason="numpy is not installed")
-    row: dict[str, Any] = {}
     arrays = {"flat": numpy.ones(1), "deep": numpy.ones((1, 1)), "two": numpy.ones(2)}
-    assert gather(arrays, row) == ["two"]
-    assert row == {"flat": 1.0, "deep": 1.0}
+    (values,) = taken_by({**arrays, "word": numpy.str_("4")})
+    assert row_of(values) == ({"flat": 1.0, "deep": 1.0}, ["two", "word"])
+
+
+def test_a_value_that_raises_costs_no_other() -> None:
+    (values,) = taken_by({"loss": 1.0, "rude": Rude(), "meter": Meter(2.0)})
+    assert row_of(values) == ({"loss": 1.0, "meter": 2.0}, ["rude"])
 
 
 def test_the_first_value_that_is_in_no_row_is_said_with_its_type() -> None:
@@ -297,18 +346,31 @@ def test_a_step_waits_for_no_array_that_is_still_computed() -> None:
     assert loss.waits == 0
 
 
-def test_an_array_whose_memory_is_gone_costs_its_value_alone() -> None:
-    class Gone(Late):
-        def is_ready(self) -> bool:
-            raise RuntimeError("Array has been deleted.")
-
-        def __float__(self) -> float:
-            raise RuntimeError("Array has been deleted.")
-
+def test_a_number_of_a_step_that_is_still_computed_is_the_next_one() -> None:
     taken: list[Any] = []
-    made = Steps(taken.append, {})
-    made.step(1, {"loss": Gone(1.0), "grad_norm": 0.5})
-    made.step(2, {"loss": 1.0})
-    row: dict[str, Any] = {}
-    assert gather(taken[0][5], row) == ["loss"]
-    assert row == {"grad_norm": 0.5}
+    made, number = Steps(taken.append, {}), Late(7)
+    made.step(6, {"loss": 1.0})
+    made.step(number, {"loss": 1.0})
+    assert ([entry[0] for entry in taken], number.waits) == ([6, 7], 0)
+
+
+def test_an_array_of_several_elements_is_left_on_its_device() -> None:
+    many = Late(1.0)
+    many.size = 4
+    (values,) = taken_by({"loss": 1.0, "many": many})
+    assert row_of(values) == ({"loss": 1.0}, ["many"])
+    assert not many.is_copied
+
+
+def test_an_array_whose_memory_is_gone_costs_its_value_alone() -> None:
+    first, _ = taken_by({"loss": Gone(1.0), "grad_norm": 0.5}, {"loss": 1.0})
+    assert row_of(first) == ({"grad_norm": 0.5}, ["loss"])
+
+
+def test_of_a_device_that_hangs_few_arrays_are_kept() -> None:
+    made = Steps(lambda entry: None, {})
+    arrays = [Late(1.0) for _ in range(100)]
+    for number, each in enumerate(arrays):
+        made.step(number, {"loss": each})
+    assert sum(each.is_copied for each in arrays) == SLOTS
+    assert made.unread == 100 - SLOTS
