@@ -183,6 +183,7 @@ EDITS = {
     "shorter": lambda text: text.replace(b"step 1 ", b"", 3),
     "without a line": lambda text: text.replace(rows(3, 4), b""),
     "at its end": lambda text: text.replace(rows(96, 97), b"# removed\n"),
+    "with a line more": lambda text: text.replace(rows(60, 61), rows(60, 61) + b"# added\n"),
 }
 
 
@@ -206,6 +207,25 @@ def test_what_was_written_beside_an_edit_comes_once(reading, log):
     edited(log, lambda text: b"# edited\n" + text + rows(103, 105))
     assert reader.look() == expected_rows(100, 105)
     assert reader.look() == []
+
+
+@pytest.mark.parametrize("end", [b"", b"saved\n"])
+def test_lines_written_where_an_edit_removed_some_are_read(reading, log, end):
+    """`sed -i '$d'`, or `'$s/a/b/'`, and then the training's next lines."""
+    append(log, rows(0, 100) + end)
+    reader = reading(log)
+    reader.look()
+    edited(log, lambda text: text.removesuffix(end or rows(99, 100)) + b"loss nan\n" + end)
+    assert reader.look() == [b"loss nan", *end.splitlines()]
+
+
+def test_bars_and_long_lines_show_the_place_in_an_edited_log(reading, log):
+    text = b"config " + b"c" * 3000 + b"\n" + rows(0, 60).replace(b"\n", b"\r") + rows(60, 61)
+    append(log, text + b"x" * 3000 + b"\n")
+    reader = reading(log)
+    reader.look()
+    edited(log, lambda text: b"# edited\n" + text + rows(61, 62))
+    assert reader.look() == expected_rows(61, 62)
 
 
 @pytest.mark.parametrize(

@@ -225,7 +225,7 @@ class Fleet:
         return ended is None or at - ended <= self._end_after
 
     def beyond(self, kept: int, at: float) -> list[str]:
-        """The names of the runs whose series have ended by `at`, but for the last `kept` of them."""
+        """Names of the runs whose series ended by `at`, but for the last `kept` of them."""
         if len(self._runs) <= kept:
             return []
         ended = sorted(

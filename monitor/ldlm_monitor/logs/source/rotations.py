@@ -1,9 +1,12 @@
 """What rotations and copies do to a followed file: where its content lies afterwards."""
 
 import errno
+import re
+from difflib import SequenceMatcher
+from operator import attrgetter
 from pathlib import Path
 
-from ldlm_monitor.logs.source.file_identity import COPY_BYTES, WINDOW_BYTES
+from ldlm_monitor.logs.source.file_identity import COPY_BYTES
 from ldlm_monitor.logs.source.file_system import key_of
 from ldlm_monitor.logs.source.rotated_files import rotated_beside
 from ldlm_monitor.logs.source.tail import Tail
@@ -12,10 +15,14 @@ REST_BYTES = 8 * 1024 * 1024
 """If a file has more unread bytes, its copy is read from the start. A choice, as much as a turn
 reads (`follower.TURN_BYTES`): comparing more delays the other files."""
 
-
+EDITED_BYTES = 64 * 1024
+EDITED_LINES = 50
+"""Last bytes and lines of a log by which its edited copy is known. A choice: `sed` that works on
+the whole file rarely leaves half of so many lines as they were."""
 LEAST_LINES = 3
-"""Different lines that an edited log must have of the old one's last KiB, and half of them. A
-choice: of fewer, other logs have some, too."""
+"""Different lines that an edited log must have of these, and half of them. A choice: of fewer,
+other logs have some, too."""
+_LINE = re.compile(rb"([^\r\n]*)(?:\r\n?|\n)")
 
 
 def files_since(last: Tail, place: Path) -> list[Path] | None:
@@ -67,7 +74,7 @@ def place_in_edited(tail: Tail, descriptor: int) -> int | None:
     """Where to go on in the file behind `descriptor`, if it is that of `tail`, edited.
 
     `sed -i` and editors write a new file and rename it over the old one. It goes on behind the
-    last lines of the old one, most of which it must have: a log of another launch has none of
+    last lines of the old one, half of which it must have: a log of another launch has none of
     them. None for that, and where the old file can be read no more. Raises `OSError`.
     """
     disk, old = tail.disk, tail.descriptor
@@ -76,31 +83,37 @@ def place_in_edited(tail: Tail, descriptor: int) -> int | None:
     status = disk.fstat(old)
     if status.st_nlink:
         return None
-    window = disk.pread(old, WINDOW_BYTES, max(status.st_size - WINDOW_BYTES, 0))
+    begin = max(status.st_size - EDITED_BYTES, 0)
+    last = [line for line, _ in _lines(disk.pread(old, EDITED_BYTES, begin))]
     size = disk.fstat(descriptor).st_size
     begin = max(size - REST_BYTES, 0)
-    found = _behind(window.split(b"\n")[1:-1], disk.pread(descriptor, size - begin, begin))
+    found = _behind(last[-EDITED_LINES:], disk.pread(descriptor, size - begin, begin))
     return None if found is None else begin + found
 
 
-def _behind(lines: list[bytes], text: bytes) -> int | None:
-    """The index in `text` behind the last of `lines`; None if it has not most of them together.
+def _behind(last: list[bytes], text: bytes) -> int | None:
+    """The index in `text` behind those of `last`, in order; None if it has not half of them.
 
-    A last line that was edited counts as the one that now stands there.
+    What follows the first place where `text` has more lines than `last` may be new, and is read.
     """
-    least = max(len(set(lines)) // 2, LEAST_LINES)
-    for edited, line in enumerate(reversed(lines)):
-        before = lines[: len(lines) - edited]
-        if len(set(before)) < least:
-            return None
-        at = text.rfind(b"\n" + line + b"\n")
-        near = set(text[max(at - 2 * WINDOW_BYTES, 0) : at + len(line) + 1].split(b"\n"))
-        if at >= 0 and len(near.intersection(before)) >= least:
-            end = at + len(line) + 2
-            for _ in range(edited):
-                end = text.find(b"\n", end) + 1 or end
-            return end
-    return None
+    lines = _lines(text)
+    matcher = SequenceMatcher(None, last[::-1], [line for line, _ in lines[::-1]])
+    blocks = matcher.get_matching_blocks()[:-1]
+    same = {each for start, _, size in blocks for each in last[::-1][start : start + size]}
+    if len(same) < max(len(set(last)) / 2, LEAST_LINES):
+        return None
+    surest = max(blocks, key=attrgetter("size"))
+    old, new = surest.a, surest.b  # lines that stand behind
+    for block in reversed(blocks[: blocks.index(surest)]):
+        if new - block.b > old - block.a:
+            break
+        old, new = block.a, block.b
+    return lines[len(lines) - new - 1][1]
+
+
+def _lines(text: bytes) -> list[tuple[bytes, int]]:
+    """The whole lines of a text, also those that a bar overwrites, and the index behind each."""
+    return [(each[1], each.end()) for each in _LINE.finditer(text)]
 
 
 def leave_rest(tail: Tail) -> None:
