@@ -79,6 +79,7 @@ def test_any_row_may_name_its_one_value(parse: Any, key: str) -> None:
         ({"step": 1, "value": 0.5, "entropy": 1.2}, {"value": 0.5, "entropy": 1.2}),
         ({"name": "run-7", "step": 1, "value": "high", "loss": 1.5}, {"loss": 1.5}),
         ({"name": "a", "tag": "b", "step": 1, "value": 0.5}, {"value": 0.5}),
+        ({"name": "run-7", "step": 1, "value": 0.5, "kl": 1.5}, {"value": 0.5, "kl": 1.5}),
     ],
 )
 def test_a_row_with_quantities_as_keys_keeps_them(
@@ -95,3 +96,25 @@ def test_files_of_a_launch_are_ranks_of_the_run_that_has_the_folder() -> None:
     assert (first.run, first.rank) == ("llama", 0)
     assert (second.run, second.rank) == ("llama", 1)
     assert origin_of(name.format("generator", 0, "ABC12D")).run == "llama/generator"
+
+
+@pytest.mark.parametrize("beside", [{"wall_time": 17.25}, {"epoch": 0.5}, {"elapsed_seconds": 2.5}])
+def test_a_clock_beside_a_named_value_is_no_quantity(parse: Any, beside: dict[str, float]) -> None:
+    (found,) = parse(json.dumps({"name": "loss", "value": 2.5, "step": 1} | beside), path="a.jsonl")
+    assert found.values == {"loss": 2.5}
+
+
+def test_a_named_value_may_be_a_text(parse: Any) -> None:
+    row = {"name": "loss", "step": 1, "value": "NaN"}
+    (found,) = parse(json.dumps(row) + "\n", path="a.jsonl")
+    assert math.isnan(found.values["loss"])
+
+
+@pytest.mark.parametrize("key", ["split", "phase", "stage", "mode", "subset"])
+@pytest.mark.parametrize("row", [{"loss": 1.5}, {"name": "loss", "value": 1.5}])
+def test_the_split_of_a_row_is_that_of_its_values(parse: Any, key: str, row: Any) -> None:
+    splits = ["train", "val", "train", "Validation"]
+    rows = [{key: split, "step": n} | row for n, split in enumerate(splits)]
+    found = parse("".join(f"{json.dumps(row)}\n" for row in rows), path="a.jsonl")
+    names = ["loss", "eval_loss", "loss", "eval_loss"]
+    assert [each.values for each in found] == [{name: 1.5} for name in names]

@@ -22,7 +22,7 @@ from ldlm_monitor.base.records import (
 )
 from ldlm_monitor.base.text.sanitize import encodable
 from ldlm_monitor.logs.parse.event_rules import RecordPlace
-from ldlm_monitor.logs.parse.named_rows import Named, failed, finest_time, named_value
+from ldlm_monitor.logs.parse.named_rows import Named, failed, finest_time, named_value, of_split
 from ldlm_monitor.logs.parse.patterns import number
 from ldlm_monitor.logs.parse.vocabulary import (
     MAX_KEY,
@@ -118,7 +118,7 @@ def _named(row: dict[str, Any], named: Named, place: RecordPlace) -> list[Record
     values: dict[str, float] = {}
     put(values, name[:MAX_KEY], value)
     step, epoch = _first(row, STEPS, _whole), _first(row, ("epoch",), _real)
-    return [place.sample(values, step, epoch, row_source(place.path))]
+    return [place.sample(of_split(row, values), step, epoch, row_source(place.path))]
 
 
 def training_row(text: bytes, place: RecordPlace) -> list[Record]:
@@ -176,6 +176,7 @@ def metrics(row: dict[str, Any], place: RecordPlace) -> Sample | None:
     # A loss that is null or a word takes no step away.
     if not values and (step is None or not any(is_metric(key[:MAX_KEY]) for key in row)):
         return None
+    values = of_split(row, values)
     return place.known(rank, time).sample(values, step, epoch, row_source(place.path))
 
 

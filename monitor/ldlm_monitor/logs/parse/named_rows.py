@@ -1,13 +1,16 @@
-"""JSON rows of one value each, whose name is a text beside it: `{"name": "loss", "value": 2.5}`.
+"""JSON rows in which a text names the quantity, or the split of the data that was measured.
 
-All other numbers of such a row are ids, counters and clocks: no quantity. torchtitan's structured
-logs are of this form (its `TraceJsonlFormatter`): scalars by `event_name`, and spans, whose `_end`
-has the milliseconds that they took.
+A row of one value has its name beside it: `{"name": "loss", "value": 2.5}`. All other numbers of
+such a row are ids, counters and clocks: no quantity. torchtitan's structured logs are of this form
+(its `TraceJsonlFormatter`): scalars by `event_name`, and spans, whose `_end` has the milliseconds
+that they took.
 """
 
+import re
 from typing import Any, Final, TypeAlias
 
-from ldlm_monitor.logs.parse.vocabulary import MAX_KEY, is_metric
+from ldlm_monitor.logs.parse.patterns import number
+from ldlm_monitor.logs.parse.vocabulary import EVALUATIONS, MAX_KEY, is_metric, plain
 
 Named: TypeAlias = tuple[str, float]
 """The name of a quantity and its value; the name is "" for a row that has none."""
@@ -16,6 +19,11 @@ KIND: Final = "log_type_name"
 _NO_VALUE: Final[Named] = ("", 0.0)
 _NAMES: Final = ("name", "metric", "metric_name", "tag", "key")
 _VALUE: Final = "value"
+_SPLITS: Final = frozenset({"split", "phase", "stage", "mode", "subset"})
+"""Keys of a text that names the data of a row, such as `val`."""
+_EVALUATION: Final = "eval_"
+_MAX_TEXT: Final = 64  # characters of a number, or of a split's name
+_CLOCK: Final = re.compile(r"time|epoch|second|elapsed|duration|_m?s$")
 _UNITS: Final = {"time_us": 1e6, "time_ms": 1e3}
 """Keys of a time that is finer than the row's `time`, and how many of its units are a second."""
 
@@ -25,12 +33,25 @@ def named_value(row: dict[str, Any]) -> Named | None:
     kind = row.get(KIND)
     if isinstance(kind, str) and "time_us" in row:
         return _recorded(row, kind)
-    if not _is_number(row.get(_VALUE)):
-        return None
     found = [row[key] for key in _NAMES if isinstance(row.get(key), str)]
-    if len(found) != 1 or any(is_metric(key[:MAX_KEY]) for key in row if key != _VALUE):
+    if len(found) != 1 or (value := _number(row.get(_VALUE))) is None:
         return None
-    return found[0], float(row[_VALUE])
+    if any(_is_quantity(key, each) for key, each in row.items() if key != _VALUE):
+        return None
+    return found[0], value
+
+
+def names_split(row: dict[str, Any], words: frozenset[str]) -> bool:
+    """Whether a text of the row names the data that it is about by one of `words`."""
+    names = (value for key, value in row.items() if key in _SPLITS and isinstance(value, str))
+    return any(plain(name[:_MAX_TEXT]) in words for name in names)
+
+
+def of_split(row: dict[str, Any], values: dict[str, float]) -> dict[str, float]:
+    """The values by name; those of a row whose split is an evaluation's are `eval_` ones."""
+    if not names_split(row, EVALUATIONS):
+        return values
+    return {f"{_EVALUATION}{name.removeprefix(_EVALUATION)}": each for name, each in values.items()}
 
 
 def failed(row: dict[str, Any]) -> str | None:
@@ -54,6 +75,18 @@ def _recorded(row: dict[str, Any], kind: str) -> Named:
     if kind == "metric_value":
         return (name, float(row[_VALUE])) if isinstance(name, str) else _NO_VALUE
     return _NO_VALUE if span == kind else (f"{span}_seconds", float(row[_VALUE]) / 1e3)
+
+
+def _is_quantity(key: str, value: object) -> bool:
+    """Whether a row has a quantity by its key: a known one, or a fraction that is no clock's."""
+    fraction = isinstance(value, float) and not value.is_integer()
+    return is_metric(key[:MAX_KEY]) or (fraction and not _CLOCK.search(key))
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, str):
+        return number(value[:_MAX_TEXT])
+    return float(value) if isinstance(value, int | float) and _is_number(value) else None
 
 
 def _is_number(value: object) -> bool:

@@ -21,9 +21,9 @@ from typing import Any
 from ldlm_monitor.base.records import SampleBlock, as_count
 from ldlm_monitor.logs.parse.event_rules import RecordPlace
 from ldlm_monitor.logs.parse.jsonl import EARLIEST, LATEST, STEPS, TIMES
-from ldlm_monitor.logs.parse.named_rows import named_value
+from ldlm_monitor.logs.parse.named_rows import named_value, names_split
 from ldlm_monitor.logs.parse.row_decoders import RowColumns, Signature, ValueKind, row_decoder
-from ldlm_monitor.logs.parse.vocabulary import MAX_KEY, is_known, measure
+from ldlm_monitor.logs.parse.vocabulary import EVALUATIONS, MAX_KEY, TRAINING, is_known, measure
 
 MAX_KEYS = 256
 """Most keys of rows read as columns. A choice: msgspec searches linearly, so that more are slow."""
@@ -35,16 +35,19 @@ _KINDS[type(None)] = "none"
 _ONE_BY_ONE = "the rows must be read one by one"  # the text of an error that `shape_of` catches
 _PER_ROW_KEYS = frozenset({*STEPS, *TIMES, "epoch", "rank", "type", "schema"})
 """Keys that place a row (step, time, rank) or give its type: every row needs them or none."""
+_DATA_SPLITS = EVALUATIONS | TRAINING  # the values of rows that name theirs are of several kinds
 _PROGRESS = frozenset({"progress", "total_steps", "eval_progress", "skip_progress"})
 """Values that cannot be `sparse`: runs read them row by row, `sparse` ones after a whole block."""
 
 
 def signature(row: dict[str, Any]) -> Signature | None:
-    """The signature of a row; None if it is nested, names its value, or has too many keys.
+    """The signature of a row; None if it is nested, names its quantity, or has too many keys.
 
     Rows with a key beyond `MAX_KEY` have none, as signatures are cached and must stay small.
     """
     if not 0 < len(row) <= MAX_KEYS or max(map(len, row)) > MAX_KEY or named_value(row):
+        return None
+    if names_split(row, _DATA_SPLITS):
         return None
     try:
         signed = [(key, _KINDS[value.__class__]) for key, value in row.items()]
