@@ -2,7 +2,11 @@
 
 import json
 import os
+import re
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -64,6 +68,46 @@ def test_nothing_in_time_ends_with_124_and_says_how_it_is(folder: Path, capsys: 
     Path("live.log").write_text(rows(1, 10), encoding="utf-8")
     code, found = asked(capsys, "live.log", "--timeout", "0")
     assert (code, found["what"]) == (124, "timeout")
+
+
+def test_a_log_that_does_not_exist_yet_is_waited_for(folder: Path, capsys: Capture) -> None:
+    text = rows(1, 40) + rows(41, 60, "nan")
+    writer = threading.Timer(2.0, Path("later.log").write_text, (text,))
+    writer.start()
+    code, found = asked(capsys, "later.log", *PATIENCE)
+    writer.join()
+    assert (code, found["where"]) == (3, "later.log:41")
+
+
+def test_a_wait_that_is_terminated_has_not_ended_well(folder: Path) -> None:
+    Path("live.log").write_text(rows(1, 10), encoding="utf-8")
+    command = [sys.executable, "-m", "ldlm_monitor", "wait-for", "live.log", *PATIENCE]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        status = Path(f"/proc/{process.pid}/status")
+        while not caught(status.read_text(encoding="utf-8"), signal.SIGTERM):
+            time.sleep(0.05)
+        process.terminate()
+        out, _ = process.communicate()
+    assert (process.returncode, out) == (143, b"")
+
+
+def caught(status: str, number: int) -> bool:
+    """Whether a process has a handler of the signal, by its `status` in /proc (proc(5))."""
+    return bool(int(re.findall(r"SigCgt:\s+(\w+)", status)[0], 16) >> (number - 1) & 1)
+
+
+def test_that_a_monitor_is_gone_is_said_once(folder: Path, capsys: Capture) -> None:
+    Path("live.log").write_text(rows(1, 10), encoding="utf-8")
+    seen = Settings(files=("live.log",), listen="127.0.0.1:0", state_dir=folder / "state")
+    opening = Opening(seen, lambda: seen, has_screen=True, outlasts=True)
+    opening.start()
+    url = opening.url()
+    ending = threading.Timer(1.0, opening.close, (0,))
+    ending.start()
+    assert main(["wait-for", "live", "--url", url, "--timeout", "6"]) == 124
+    ending.join()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("waiting for its answer")
 
 
 def test_it_leaves_no_state_and_tells_nobody(

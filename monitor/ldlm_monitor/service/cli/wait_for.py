@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
-from ldlm_monitor.base.errors import InputError, UsageError
+from ldlm_monitor.base.errors import UsageError
 from ldlm_monitor.service.cli.flags import UNHEALTHY, WaitFlags, settings, settings_for_inputs
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 TIMED_OUT: Final = 124
 """Exit code where nothing came in time, as timeout(1) has it."""
+TERMINATED: Final = 143
+"""Exit code after SIGTERM, with no answer: 128 + 15, as shells report it; Ctrl-C has its own."""
 NOTICE_SECONDS: Final = 10.0  # until a run that nobody knows is said to be waited for. A choice
 
 
@@ -38,7 +40,7 @@ def wait_for(
     address. With files it follows these itself; it notifies nobody.
 
     Exit code: 0 finished, or the step was reached; 3 a decision, an alert, or an end that is none
-    of a finished run; 124 nothing came in time.
+    of a finished run; 124 nothing came in time; 130 or 143 it was stopped.
 
     Args:
         run_or_files: A run's name (default: every run), and files, folders or quoted globs.
@@ -63,11 +65,15 @@ def wait_for(
 
 
 def _split(words: tuple[str, ...]) -> tuple[str, list[str]]:
-    """The run's name, "" without one, and the files: a first word that names no file is a run."""
+    """The run's name ("" without one) and the files: a first word that looks like none is a run."""
     if not words:
         return "", []
+    from ldlm_monitor.logs.source.input_patterns import LOG_SUFFIXES
+
     first, *rest = words
-    is_file = Path(first).exists() or set(first) & set("/*?[") or first == "\0-"
+    named = Path(first)
+    is_file = named.suffix in LOG_SUFFIXES or named.exists() or set(first) & set("/*?[")
+    is_file = is_file or first == "\0-"
     return ("", list(words)) if is_file else (first, rest)
 
 
@@ -142,11 +148,9 @@ def _wait(
 ) -> int:
     from ldlm_monitor.service.mcp.awaited import LOOK_SECONDS, awaited, timed_out
 
-    began, is_said = time.monotonic(), False
+    began, is_said, gone = time.monotonic(), False, ""
     while not ended():
         snapshot = source.snapshot()
-        if source.problem:
-            snapshot = snapshot.model_copy(update={"reading": snapshot.reading or 0.0})
         if (came := awaited(snapshot, name, until)) is not None:
             return _print(came)
         waited = time.monotonic() - began
@@ -157,10 +161,11 @@ def _wait(
             is_said = True
             others = ", ".join(run.name for run in snapshot.runs[:5]) or "none"
             print(f"waiting for {name or 'a run'}; known runs: {others}", file=sys.stderr)
+        if source.problem and not gone:
+            print(f"{source.name}: {source.problem}; waiting for its answer", file=sys.stderr)
+        gone = source.problem
         time.sleep(min(LOOK_SECONDS, max(timeout - waited, 0.0)))
-    if source.problem:
-        raise InputError("the monitor is gone", where=source.name)
-    return 0
+    return TERMINATED
 
 
 def _print(came: Awaited) -> int:
