@@ -21,6 +21,7 @@ reads times in messages as the line's own."""
 _TIME = (
     rb"\b(?:([0-9]{4})[-/]([0-9]{2})[-/]([0-9]{2})[ T,-]{1,2}"
     rb"|([0-9]{2})/([0-9]{2})/([0-9]{4}) |[EWIF]?([01][0-9])[-/]?([0-3][0-9])[ -]"
+    rb"|[EWIF]([1-9])([0-3][0-9]) "  # c10's Logging.cpp pads days, but no months
     rb"|(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) ([ 0-3][0-9]) )"
     rb"([0-9]{2}:[0-9]{2}:[0-9]{2})(?:[.,]([0-9]{1,9}))?(Z|[+-][0-9]{2}:?[0-9]{2})?"
 )
@@ -72,7 +73,8 @@ def _read(text: bytes) -> Stamp | None:
     if parts is None:
         return None
     *days, clock, fraction, zone = parts.groups()
-    year, month, day, us_month, us_day, us_year, short_month, short_day, name, name_day = days
+    year, month, day, us_month, us_day, us_year, *short, name, name_day = days
+    short_month, short_day = short[0] or short[2], short[1] or short[3]
     named = None if name is None else b"%d" % (_MONTHS.index(name) + 1)
     year, month = year or us_year, month or us_month or short_month or named
     try:
