@@ -39,6 +39,7 @@ Word: TypeAlias = Literal[
     "names peer",  # has the address of the peer that was lost
     "course",  # changes the course of a run: part of its timeline
     "checksums",  # of a rank's replica: compared between ranks, and then no event
+    "expected",  # the settings want it in time: when it came last is exported
     "urgent",  # judged at once, as the run may end soon after it
     "lost worker",  # a process reports that one of its own is gone
     "deed",  # `ldlm-monitor run` ends the run, as --on or a person asked: what follows is of that

@@ -64,8 +64,10 @@ class Metric(NamedTuple):
 
 LAST_EVENT = "ldlm_last_event_timestamp_seconds"
 LAST_NONFINITE = "ldlm_train_last_nonfinite_timestamp_seconds"
-PAST_TIMES = frozenset({LAST_EVENT, LAST_NONFINITE})
+RUN_START = "ldlm_run_start_timestamp_seconds"
+PAST_TIMES = frozenset({LAST_EVENT, LAST_NONFINITE, RUN_START})
 """Gauges of when something happened last: no sample of theirs is later than its own time."""
+EXPECTED_VALUE = "ldlm_run_expected_value"
 RESTARTS = "ldlm_run_restarts_total"
 FAILED_STARTS = "ldlm_detect_failed_starts"
 METRIC_SILENCE = "ldlm_detect_metric_silence_records"
@@ -129,10 +131,12 @@ _TRAIN = (
     ("ldlm_events_total", "Typed events.", "kind", "severity"),
     (
         LAST_EVENT,
-        "When the last event of warning or worse came, in Unix time.",
+        "When the last event of warning or worse, or an expected one, came, in Unix time.",
         "kind",
         "severity",
     ),
+    (EXPECTED_VALUE, "The number in the last line of an expectation.", "kind"),
+    (RUN_START, "When the run, or its present attempt, began, in Unix time."),
     (
         RESTARTS,
         "Attempts of the run after its first, but for those that a person began, or after its end.",

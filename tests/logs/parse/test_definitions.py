@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
@@ -11,7 +12,7 @@ import pytest
 from ldlm_monitor.base.chunk import Chunk, Origin
 from ldlm_monitor.base.meaning import AccusingKind, Meaning
 from ldlm_monitor.base.names import SEVERITIES
-from ldlm_monitor.base.records import Event
+from ldlm_monitor.base.records import Event, Record, SampleBlock
 from ldlm_monitor.logs.parse import Parser, definitions
 from ldlm_monitor.logs.parse.coverage import try_examples
 from ldlm_monitor.logs.parse.definitions import KindMeaning
@@ -93,3 +94,42 @@ def test_an_event_of_a_users_file_carries_what_the_file_says_of_it(
     forged = replace(event, fields={**event.fields, "meaning": {"ends": "paused"}})
     assert meaning_of(forged) == Meaning(cause="local")
     assert meaning_of(forged, "victim") == Meaning()
+
+
+BESIDE = """
+format: beside
+events:
+  - kind: seen
+    role: context
+    severity: info
+    at: beside
+    shapes: [{trigger: 'loss|it/s|Traceback', pattern: 'loss|it/s|Traceback'}]
+    examples: [{line: 'loss'}]
+"""
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "step 1 loss 2.5\nstep 2 loss 2.4\nstep 3 loss 2.2\n",
+        "home-made 1 - loss 2.5\nhome-made 2 - loss 2.4\nhome-made 3 - loss 2.2\n",
+        "".join(f"\r{n}%|#   | {n}/100 [00:{n:02}<01:00, 1.0it/s, loss={n}]" for n in range(9)),
+        'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\nValueError: no\n',
+        "epoch 1: loss of rank 3 is nan\nCUDA out of memory. Tried to allocate 2 GiB, loss 1\n",
+    ],
+)
+def test_what_stands_beside_takes_nothing_from_a_record(tmp_path: Path, lines: str) -> None:
+    (tmp_path / "beside.yml").write_text(BESIDE)
+    chunk = Chunk("a.log", (1, 1, 0), 0, 1, lines.encode(), final=True)
+    found, before = (
+        [*singles(Parser(files).feed(chunk, Origin("r"), 0.0))]
+        for files in ([tmp_path / "beside.yml"], [])
+    )
+    others = [each for each in found if not (isinstance(each, Event) and each.kind == "seen")]
+    assert len(others) < len(found)
+    assert repr(others) == repr(before)  # as NaN is not equal to NaN
+
+
+def singles(found: Iterable[Record | SampleBlock]) -> Iterator[Record]:
+    for each in found:
+        yield from each.samples() if isinstance(each, SampleBlock) else (each,)

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TypeAlias
 
-from ldlm_monitor.base.names import LAST_EVENT, RESTARTS, created
+from ldlm_monitor.base.names import EXPECTED_VALUE, LAST_EVENT, RESTARTS, created
 from ldlm_monitor.base.points import Labels, Point, make_labels
-from ldlm_monitor.base.records import Event, Heartbeat, as_count
+from ldlm_monitor.base.records import Event, FieldValue, Heartbeat, as_count
 from ldlm_monitor.base.snapshot import RankView
 from ldlm_monitor.base.text.format import mesh_text
 from ldlm_monitor.judge.run.file_rows import FileRows, ValueSource
@@ -246,6 +246,7 @@ class EventCounts:
         # Of the first and, in the present attempt, the last
         self._times: dict[_Sort, tuple[float, float | None]] = {}
         self._last: dict[_Sort, Event] = {}
+        self._expected: dict[_Sort, FieldValue] = {}  # the last value of those that settings expect
 
     def add(self, event: Event, at: float) -> None:
         """Count an event of `at`, and keep it as the last one of its kind, severity and rank."""
@@ -254,6 +255,8 @@ class EventCounts:
         self._times[sort] = (self._times.get(sort, (at, at))[0], at)
         self._last.pop(sort, None)
         self._last[sort] = event
+        if "expected" in meaning_of(event).words:
+            self._expected[sort] = event.fields.get("value")
 
     def begin_attempt(self) -> None:
         """Export no longer when events of the attempt before came: they are over."""
@@ -272,8 +275,13 @@ class EventCounts:
         for sort, count in self._counts.items():
             labels, (first, last) = self._labels(sort), self._times[sort]
             points += [Point(EVENTS, labels, count), Point(created(EVENTS), labels, first)]
-            if sort[1] != "info" and last is not None:
+            if last is None:
+                continue
+            if sort[1] != "info" or sort in self._expected:
                 points.append(Point(LAST_EVENT, labels, last))
+            if isinstance(value := self._expected.get(sort), float):
+                kind = labels_of(self._run, sort[2], (("kind", sort[0]),))
+                points.append(Point(EXPECTED_VALUE, kind, value))
         return points
 
     def evidence(self) -> Iterator[tuple[str, Labels, SourceLine]]:
@@ -283,6 +291,9 @@ class EventCounts:
             labels = self._labels(sort)
             yield EVENTS, labels, line
             yield LAST_EVENT, labels, line
+            if sort in self._expected:
+                kind = labels_of(self._run, sort[2], (("kind", sort[0]),))
+                yield EXPECTED_VALUE, kind, line
             if (counts := meaning_of(event).counts) is not None:
                 yield _COUNTERS[counts], make_labels(run=self._run), line
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from ldlm_monitor.base.goodput import Goodput
 from ldlm_monitor.base.histogram import Histogram
-from ldlm_monitor.base.names import FAILED_STARTS, RESTARTS, RUN_STATES, STEP_DURATION
+from ldlm_monitor.base.names import FAILED_STARTS, RESTARTS, RUN_START, RUN_STATES, STEP_DURATION
 from ldlm_monitor.base.points import DERIVED_STEP_SECONDS, Labels, Measured, Point, make_labels
 from ldlm_monitor.base.records import Event, Heartbeat, Position, Sample, SampleBlock, TimedRows
 from ldlm_monitor.base.snapshot import CurveView, Health, RunView, VerdictView
@@ -387,6 +387,7 @@ class TrainingRun:
             RESTARTS: life.attempts.restarts,
             FAILED_STARTS: life.attempts.failed_alike,
             "ldlm_run_world_size": logged.world_size,
+            RUN_START: life.started_at if self.attempt_began is None else self.attempt_began,
             "ldlm_detect_eval_loss_lowest_step": self._lowest[1],
         }
         points += [Point(name, run, value) for name, value in counts.items() if value is not None]

@@ -208,11 +208,12 @@ class EventDefinition(DefinitionPart):
     """An event kind: how to recognise it, its fields, severity and role.
 
     `at`: where the pattern may begin in the text after the prefixes: at its `start`,
-    `anywhere`, or anywhere after another writer's text (`glued`). Text after a progress bar
-    is searched as with `anywhere`. `shell`: only in `set -x` traces. `exception`: a traceback
-    whose exception matches gets this kind. `level`: any record of this level that nothing
-    else matched. `assemble`: the kind of block that the event opens. `fields`: how groups are
-    read (default `str`); `rename`: replacements for a group's texts; `set`: constant fields.
+    `anywhere`, or anywhere after another writer's text (`glued`); `beside`: anywhere, whatever
+    else the line is, which it stays. Text after a progress bar is searched as with `anywhere`.
+    `shell`: only in `set -x` traces. `exception`: a traceback whose exception matches gets this
+    kind. `level`: any record of this level that nothing else matched. `assemble`: the kind of
+    block that the event opens. `fields`: how groups are read (default `str`); `rename`:
+    replacements for a group's texts; `set`: constant fields.
     """
 
     kind: str
@@ -221,7 +222,7 @@ class EventDefinition(DefinitionPart):
     family: str | None = None
     shapes: tuple[EventShape, ...] = Field(min_length=1)
     assemble: Literal["line", "rows", "traceback", "failure_table", "stacks"] = "line"
-    at: Literal["start", "anywhere", "glued"] = "anywhere"
+    at: Literal["start", "anywhere", "glued", "beside"] = "anywhere"
     shell: bool = False
     exception: bool = False
     level: Literal["error", "warning"] | None = None

@@ -1,7 +1,7 @@
 """Reads text logs: parses the lines with triggers as bars, samples, events and blocks."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 
@@ -81,6 +81,7 @@ class TextReader:
         self.on_fault = on_fault
         self._scanner = Scanner(rules.databases)
         self._claims_of = lru_cache(maxsize=_MAX_COMBINATIONS)(rules.of)
+        self._beside_of = lru_cache(maxsize=_MAX_COMBINATIONS)(rules.beside)
         self._of_bars = rules.beside_bars()
         self.singly = 0  # bars that were read one by one; the caller resets it
         self.on_match: Callable[[int, str], None] | None = None
@@ -105,6 +106,9 @@ class TextReader:
             if not (named or file.blocks or file.learner.table or file.learner.may_read(line.raw)):
                 continue
             try:
+                if beside := self._beside_of(named):
+                    repaints.close()
+                    found += self._beside(LineContext.of(line, chunk, origin, now), beside)
                 claims = self._claims_of(named)
                 if claims.alone and not file.blocks:
                     alike = self._alike_bars(file, line, chunk, origin, foreign)
@@ -132,6 +136,16 @@ class TextReader:
                 self.on_fault(Position(chunk.path, line.number, line.offset), fault)
         repaints.close()
         return found
+
+    @staticmethod
+    def _beside(record: LineContext, rules: Sequence[EventRule]) -> Iterator[Record]:
+        """The events that a record shows beside what else it is."""
+        text = record.text[record.envelope.start :]
+        for rule in rules:
+            if (match := rule.find(record.text, record.envelope.start, glued=False)) is not None:
+                named = rule.named(match, certain(record.text, closed=record.line.closed))
+                message = text_of(text, MAX_MESSAGE_BYTES)
+                yield from rule.records(record.place, message, rule.fields(named))
 
     def _lone_bar(
         self, file: FileState, line: TextLine, chunk: Chunk, origin: Origin, learn: bool

@@ -141,7 +141,11 @@ class Rules:
         """The rules that may match a record with these expressions (indices of `named`)."""
         if not expressions:
             return NO_CLAIMS
-        rules = list(dict.fromkeys(rule for index in expressions for rule in self.named[index]))
+        beside = self.beside(expressions)
+        every = dict.fromkeys(rule for index in expressions for rule in self.named[index])
+        rules = [rule for rule in every if rule not in beside]
+        if not rules:
+            return NO_CLAIMS
         lines = [rule for rule in rules if isinstance(rule, LineRule)]
         lines.sort(key=lambda rule: rule.order)
         events = [rule for rule in rules if isinstance(rule, EventRule)]
@@ -151,6 +155,12 @@ class Rules:
             sign: sign in rules for sign in ("json", "document", "ignored", "epoch", "learn")
         }
         return Claims(bar, alone, lines, events, **signs)
+
+    def beside(self, expressions: tuple[int, ...]) -> tuple[EventRule, ...]:
+        """Of the rules with these expressions, those that leave a record to the others."""
+        rules = dict.fromkeys(rule for index in expressions for rule in self.named[index])
+        events = (rule for rule in rules if isinstance(rule, EventRule))
+        return tuple(rule for rule in events if rule.spec.at == "beside")
 
     def beside_bars(self) -> frozenset[int]:
         """The expressions that may match in a record that is a bar alone (`Claims.alone`)."""

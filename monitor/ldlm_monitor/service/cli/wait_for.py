@@ -72,8 +72,8 @@ def _split(words: tuple[str, ...]) -> tuple[str, list[str]]:
 
     first, *rest = words
     named = Path(first)
-    is_file = named.suffix in LOG_SUFFIXES or named.exists() or set(first) & set("/*?[")
-    is_file = is_file or first == "\0-"
+    is_file = named.suffix in LOG_SUFFIXES or named.exists() or first == "\0-"
+    is_file = is_file or not set(first).isdisjoint("/*?[")
     return ("", list(words)) if is_file else (first, rest)
 
 

@@ -63,11 +63,23 @@ def load(flags: Values, *, path: Path | None = None) -> Settings:
     for source in (from_file, from_environment, flags):
         _merge(merged, source)
     try:
-        return Settings(**merged)
+        return _with_expectations(Settings(**merged))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         sources = ((_FLAG, flags), (_ENVIRONMENT, from_environment), (str(file), from_file))
         raise _complaint(first, sources) from error
+
+
+def _with_expectations(found: Settings) -> Settings:
+    """The settings, with what their expectations become among the formats and rules."""
+    if not found.expect:
+        return found
+    from ldlm_monitor.judge.core.packaged_rules import packaged_rules
+    from ldlm_monitor.service.config.expectations import written
+
+    lines, rules = written(found.expect)
+    every = *(found.rules or packaged_rules()), rules
+    return found.model_copy(update={"formats": (*found.formats, lines), "rules": every})
 
 
 def _file_to_read(path: Path | None) -> Path | None:
@@ -191,7 +203,8 @@ def _complaint(error: ErrorDetails, sources: Sources) -> ConfigError:
         owner = _spelled(source, key) + inner.removesuffix(f".{keys[-1]}") if rest else section
         if rest:  # below a field that holds tables, such as `slack.channels`
             held = fields[keys[depth - 1]].annotation
-            fields = (get_args(held) or (held,))[-1].model_fields
+            tables = (each for each in get_args(held) or (held,) if hasattr(each, "model_fields"))
+            fields = next(tables).model_fields
         remedy = _known(source, owner, keys[-1], tuple(fields))
     else:
         field = fields[keys[depth - 1]]

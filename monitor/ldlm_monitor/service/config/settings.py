@@ -22,10 +22,13 @@ from ldlm_monitor.base.setting_types import (
     SecondsFromZero,
     Section,
     UserPath,
+    from_text,
+    parse_json,
 )
 from ldlm_monitor.base.text.addresses import address
 from ldlm_monitor.judge.run.stall import Stall
 from ldlm_monitor.screen.look import Look
+from ldlm_monitor.service.config.expectations import Expectation
 from ldlm_monitor.service.notify.receiver import ReceiverSettings
 from ldlm_monitor.service.notify.receivers import RECEIVERS
 from ldlm_monitor.service.state.secret_files import secret_of
@@ -93,6 +96,10 @@ class Settings(Section, defer_build=True):  # once, with the tables of `with_rec
     """Rule files, instead of the packaged ones."""
     formats: Paths = Field(default=(), examples=[["formats/mine.yml"]])
     """Format files, beside the packaged ones."""
+    expect: Annotated[tuple[Expectation, ...], from_text(parse_json)] = Field(
+        default=(), examples=[[{"name": "checkpoint", "line": "saved checkpoint", "every": "30m"}]]
+    )
+    """Lines that must come in time, each a table `[[expect]]`."""
     listen: Listen = "127.0.0.1:9847"  # a choice: this machine alone, and a port that few use
     """HOST:PORT of `/metrics`. If the default is taken, the next free port serves."""
     file_sd: Discovery | None = Field(default=None, examples=["/shared/file_sd/node17.json"])
