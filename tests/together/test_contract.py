@@ -38,6 +38,8 @@ METRICS_BESIDE = {
     names.DELIVERY_DURATION,
     names.LAST_EVENT,
     names.LAST_NONFINITE,
+    names.EXPECTED_VALUE,
+    names.RUN_START,
     names.RESTARTS,
     "ldlm_run_mesh_info",
     "ldlm_train_hang_limit_seconds",

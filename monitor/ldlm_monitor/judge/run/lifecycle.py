@@ -178,7 +178,7 @@ class Lifecycle:
             self._move("sign of life", at)
         elif sample.step is None:
             might = (self._is_over and not self.steps) or (begins and self.ended)
-            # Where rows have steps, those tell what an epoch's own row does not change.
+            # Where rows have steps, these show an attempt, and an epoch's own row shows none.
             own = might or not self.steps
             if own and self.attempts.begins_at_epoch(sample, over=might):
                 self._launch(at)
