@@ -3,14 +3,17 @@
 import json
 import math
 import random
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import pytest
 
 from ldlm_monitor.base.alert import Transition
 from ldlm_monitor.base.chunk import Chunk
+from ldlm_monitor.base.records import SampleBlock, TimedRows
 from ldlm_monitor.base.snapshot import Snapshot
 from ldlm_monitor.judge.core.monitor import Monitor
+from ldlm_monitor.judge.core.rows_in_order import RowsInOrder
 
 START = 1_769_681_700.0
 SPAN = 5.0  # seconds of a file that are read at once
@@ -92,3 +95,25 @@ def test_a_stalled_run_recovers_while_the_wall_clock_is_behind() -> None:
         feed(range(2 * second, 2 * second + 2), START + second)
         monitor.tick(START + second + 0.5 + monitor.ahead)
     assert run.life.state == "running"
+
+
+def test_rows_that_are_refused_together_are_not_asked_about_at_each_row() -> None:
+    """Asking copies all that are left."""
+    rows, asked, taken, steps = RowsInOrder(), 0, list[float](), range(1000)
+
+    def refuse(_: Sequence[TimedRows]) -> bool:
+        nonlocal asked
+        asked += 1
+        return False
+
+    block = SampleBlock(
+        run="r", rank=None, path="train.log", first_line=1, offsets=steps, steps=steps,
+        epochs=None, times=None, values={"loss": [2.5] * 1000}, repaints=True,
+    )  # fmt: skip
+    rows.put(block, [START] * 1000, None)
+    while rows.first() < math.inf:
+        for (row,) in rows.next(math.inf, math.inf, refuse):
+            assert not isinstance(row.item, SampleBlock)
+            taken.append(row.item.position.offset)
+    assert taken == [*steps]
+    assert asked < 50

@@ -84,6 +84,17 @@ def test_a_block_that_follows_a_row_is_not_cut() -> None:
     assert run.life.only_advances([TimedRows(second, second.times or ())])
 
 
+def test_rows_without_a_loss_go_together_in_a_run_that_has_one() -> None:
+    """Where words report an end, each of them may be of an evaluation, and is judged alone."""
+    run = TrainingRun("r", NOW, Stall(), Position("", 1, 0))
+    first, second = parts(block_of([1] * 20, [1.0] * 20, PATHS[0]), {2})
+    observe_singly(run, first)
+    bare = replace(second, values={"data_seconds": second.values["data_seconds"]})
+    assert run.life.only_advances([TimedRows(bare, bare.times or ())])
+    run.life.goal.declare("Training complete", weak=False)
+    assert not run.life.only_advances([TimedRows(bare, bare.times or ())])
+
+
 def test_rows_fall_where_the_first_is_below_the_last_of_its_file_and_rank() -> None:
     steps = FileSteps()
     steps.last["a.jsonl", 0] = 5

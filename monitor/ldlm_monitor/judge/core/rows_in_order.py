@@ -13,6 +13,10 @@ from ldlm_monitor.base.records import Record, SampleBlock, TimedRows
 
 _Item: TypeAlias = SampleBlock | Record
 
+_MOST_ALONE = 64
+"""Most rows of each file that go alone before it is asked again whether those that follow may go
+together. A choice: asking copies them, and fewer are judged together where more go alone."""
+
 
 class _Track:
     """What is left of a file's rows: items, each with the times of its rows; `at`: the next row."""
@@ -22,9 +26,9 @@ class _Track:
         self.at = 0
 
     def times(self, count: int) -> Iterator[float]:
-        """When the next rows come, `count` of them or more; items may be taken meanwhile."""
-        first = [times for _, times, _ in islice(self.items, count + 1)]
-        return islice(chain(*first), self.at, None)
+        """When the next rows come, `count` of them or all; items may be taken meanwhile."""
+        first, *more = (times for _, times, _ in islice(self.items, count))
+        return islice(chain(first[self.at : self.at + count], *more), count)
 
     def ends(self) -> float:
         """When the first row comes that is not of the block in front; infinite without one."""
@@ -41,6 +45,7 @@ class RowsInOrder:
     def __init__(self) -> None:
         self._tracks: dict[str, _Track] = {}
         self._latest: dict[str, float] = {}
+        self._alone = 1  # rows of each file that go alone, twice as many after each refusal
 
     def add(self, chunk: Chunk, items: Iterable[_Item], now: float) -> None:
         """Add a chunk's rows, each at its own time or the latest one above it in its file.
@@ -80,18 +85,22 @@ class RowsInOrder:
 
         The rows of blocks before `calm_until`, and before any other record, go together if
         `only_advance` is true of those of each run, which come by their ends. Otherwise it is the
-        next rows before `until`, each alone, as many as there are files. Rows that go together
-        count as judged once they are yielded, a row alone when the next is asked for.
+        next rows before `until`, each alone: as many as there are files, and up to `_MOST_ALONE`
+        times as many where rows were refused again and again. Rows that go together count as
+        judged once they are yielded, a row alone when the next is asked for.
         """
         together = self._together(calm_until)
         if together and all(map(only_advance, together)):
+            self._alone = 1
             for found in together:
                 for rows in found:
                     self._take(_path_of(rows.item), len(rows.times))
                 yield found
             return
         tracks = [*self._tracks.items()]
-        count = len(tracks)
+        count = len(tracks) * self._alone
+        if together:
+            self._alone = min(2 * self._alone, _MOST_ALONE)
         moments = [zip(each.times(count), repeat(index)) for index, (_, each) in enumerate(tracks)]
         for when, index in islice(merge(*moments), count):
             if when >= until:

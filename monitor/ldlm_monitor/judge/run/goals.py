@@ -230,8 +230,11 @@ class StepGoal:
         return self._epochs.is_full
 
     def only_counts(self, block: SampleBlock) -> bool:
-        """Whether rows only add to the records of the present epoch; a bar's add to none."""
-        return ("loss" in block.values or not self._has_loss) and (
+        """Whether rows only add to the records of the present epoch; a bar's add to none.
+
+        After words of an end a row without a loss may refute nothing, see `went_on`.
+        """
+        return ("loss" in block.values or not (self._has_loss and self._words)) and (
             block.repaints
             or block.epochs is None
             or all(map(self._epochs.stays_at, {*block.epochs}))

@@ -230,6 +230,9 @@ class Lifecycle:
         for rows in found:
             self.steps.note(rows.key, rows.steps[-1])
         self.attempts.epoch = found[-1].last.epoch
+        for rows in found:
+            if rows.steps[-1] > self._highest_step:
+                self._follow_writer(rows.source)
         steps, times, furthest = advances(found, self._highest_step)
         up_to = times[-1] if times else -math.inf
         counted = [rows for rows in found if not rows.is_of_bar]
