@@ -9,7 +9,7 @@ import pytest
 from ldlm_monitor.base.chunk import Chunk, ClockMark, Origin
 from ldlm_monitor.base.errors import FormatError
 from ldlm_monitor.base.records import Event, Record, Sample
-from ldlm_monitor.logs.parse import Parser, clock_marks
+from ldlm_monitor.logs.parse import Parser, bar_clocks, clock_marks
 from ldlm_monitor.logs.parse.vocabulary import MAX_KEY
 
 ORIGIN = Origin(run="r", node="0")
@@ -255,6 +255,27 @@ def test_clock_marks_of_prefixed_and_plain_bars() -> None:
     first, second = clock_marks(data, 100)
     assert first == ClockMark(102, 5, 28.0)
     assert (second.step, data[second.offset - 100 :][:8]) == (6, b"Training")
+
+
+def test_the_clock_of_any_bar_stands_where_its_record_begins() -> None:
+    bars = "".join(f" 50%|#| {step}/9 [00:0{step}<00:01]{end}" for step, end in enumerate("\r \n"))
+    found = [(total, mark) for total, mark in bar_clocks(f"x\n{bars}".encode(), 100)]
+    second = 102 + len(bars) // 3
+    marks = [ClockMark(at, step, float(step)) for step, at in enumerate((102, second, second))]
+    assert found == [(9, mark) for mark in marks]
+
+
+def test_the_records_of_bars_are_looked_for_no_farther_back_than_the_bar_before() -> None:
+    class Searched(bytes):
+        bytes = 0
+
+        def rfind(self, text: bytes, start: int, stop: int) -> int:
+            Searched.bytes += stop - start
+            return super().rfind(text, start, stop)
+
+    data = Searched("".join(f" 50%|#| {n}/999 [00:01<00:01]\r" for n in range(999)).encode())
+    assert len([*bar_clocks(data)]) == 999
+    assert Searched.bytes < 2 * len(data)
 
 
 def test_bars_of_an_evaluation_have_a_clock_of_their_own() -> None:

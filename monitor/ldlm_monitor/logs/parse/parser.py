@@ -240,12 +240,14 @@ def bar_clocks(data: bytes, offset: int = 0) -> Iterator[tuple[int, ClockMark]]:
     """
     if b"%|" not in data:
         return
+    at = end = 0
     for match in _ANY_BAR.finditer(data):
-        start, _ = match.span()
-        before = max(data.rfind(b"\r", 0, start), data.rfind(b"\n", 0, start))
+        start = match.span()[0]
+        before = max(data.rfind(b"\r", end, start), data.rfind(b"\n", end, start))
+        at, end = at if before < 0 else before + 1, match.span()[1]
         step, total, elapsed = texts(match)
         seconds = _seconds(elapsed or b"0")
-        yield int(total or 0), ClockMark(offset + before + 1, int(step or 0), seconds)
+        yield int(total or 0), ClockMark(offset + at, int(step or 0), seconds)
 
 
 @cache
