@@ -189,6 +189,20 @@ def test_of_a_bar_that_is_drawn_on_only_the_first_is_read_by_python() -> None:
     assert block.sample(4).position.offset == sum(len(repaint(step)) for step in range(1, 5))
 
 
+def test_where_each_bar_has_other_keys_fewer_and_fewer_are_followed() -> None:
+    parser, followed = Parser(), 0
+    for step in range(500):
+        data = (repaint(step) if step % 2 else repaint(step).replace("Loss", "Grad")).encode()
+        chunk = Chunk(LOG, (1, 1, 0), step * 100, 1, data)
+        parser.feed_blocks(chunk, Origin("r"), 0.0)
+        followed += bool(parser._files[LOG].ahead)
+    assert 5 < followed < 20
+    assert parser.counters.singly == 500
+    data = "".join(map(repaint, range(500, 700))).encode()
+    parser.feed_blocks(Chunk(LOG, (1, 1, 0), 10**5, 1, data), Origin("r"), 0.0)
+    assert parser.counters.singly < 570
+
+
 def test_of_rows_of_one_shape_only_the_first_two_are_read_by_python() -> None:
     parser = Parser()
     rows = [row(step, lr=math.sqrt(step)) for step in range(50)]

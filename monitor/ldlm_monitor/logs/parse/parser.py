@@ -15,7 +15,7 @@ from ldlm_monitor.base.records import Position, Record, SampleBlock
 from ldlm_monitor.logs.parse.blocks import Blocks
 from ldlm_monitor.logs.parse.patterns import Pattern, compile_pattern, texts
 from ldlm_monitor.logs.parse.readers import reader_of
-from ldlm_monitor.logs.parse.repaints import marks_alike
+from ldlm_monitor.logs.parse.repaints import BarColumns, marks_alike
 from ldlm_monitor.logs.parse.row_reader import is_rows
 from ldlm_monitor.logs.parse.text_reader import FileState, TextReader
 from ldlm_monitor.logs.parse.triggers import compiled
@@ -208,12 +208,12 @@ def clock_marks(data: bytes, offset: int = 0, *, rows: bool = False) -> list[Clo
     the caller uses the seconds of a bar with the same step.
     """
     if rows:
-        found = _ROW.finditer(data)
-        return [ClockMark(offset + row.span()[0], int(texts(row)[0] or 0), None) for row in found]
+        of_rows = _ROW.finditer(data)
+        return [ClockMark(offset + row.span()[0], int(texts(row)[0] or 0), None) for row in of_rows]
     marks: list[ClockMark] = []
     if b"%" not in data:  # the search for one byte is ten times as fast as the pattern
         return marks
-    begin, drawn = 0, -1
+    columns, begin, drawn = BarColumns(), 0, -1
     while (match := _clock_bars().search(data, begin)) is not None:
         start, end = match.span()
         before = max(data.rfind(b"\r", begin, start), data.rfind(b"\n", begin, start))
@@ -225,7 +225,8 @@ def clock_marks(data: bytes, offset: int = 0, *, rows: bool = False) -> list[Clo
         if drawn < end:  # where the next bar is drawn again
             drawn = data.find(b"\r", end) % (len(data) + 1)
         if at == start and drawn < len(data) and data.find(b"\n", end, drawn) < 0:
-            alike, begin = marks_alike(data, drawn + 1, data[at:drawn]) or ((), begin)
+            found = marks_alike(data, drawn + 1, data[at:drawn], columns)
+            alike, begin = found or ((), begin)
             marks += [
                 ClockMark(offset + at, step, seconds, inner=training is None)
                 for at, step, seconds in alike

@@ -17,8 +17,12 @@ from ldlm_monitor.base.records import Record, Sample, SampleBlock
 from ldlm_monitor.logs.parse.bars import BarItem, BarReading, Bars
 from ldlm_monitor.logs.parse.event_rules import RecordPlace
 
-_LEAST = 40  # bytes of a bar with its clock and rate: fewer have no room for them
-_MOST = 4096  # bars of one call. A choice: more take memory for a chunk of short bars
+_MOST = 1024  # bars of one call. A choice: more take memory, fewer cost time for each call
+_FEW = 4
+"""Bars that are worth a `BarsLike`. A choice: making one costs as much as reading two bars."""
+_MOST_PASSED = 63
+"""Most bars after which a `BarsLike` is made again where each was refused at once. A choice: fewer
+cost time where each bar has other keys, more where bars are alike again."""
 
 
 class Repaints:
@@ -108,17 +112,76 @@ def _is_repaint(record: Record) -> TypeGuard[Sample]:
 
 
 class AlikeBars(NamedTuple):
-    """Repaints that were read together, and the index behind them."""
+    """Repaints that were read together, the index behind them, and the bar's phase (`Bar`)."""
 
     block: SampleBlock
     stop: int
+    phase: str
+
+
+class BarColumns:
+    """Memory for what the compiled part reads of up to `_MOST` bars, kept from call to call."""
+
+    def __init__(self) -> None:
+        self.steps, self.offsets = (array("q", bytes(8 * _MOST)) for _ in range(2))
+        self._numbers = array("d", bytes(8 * _MOST))
+
+    def numbers(self, columns: int) -> array[float]:
+        """So many columns of `_MOST` numbers each, one behind the other."""
+        lacking = columns * _MOST - len(self._numbers)
+        if lacking > 0:
+            self._numbers.frombytes(bytes(8 * lacking))
+        return self._numbers
+
+
+class BarsAhead:
+    """Reads the repaints that are like a file's last bar, if that has been read.
+
+    Where they are refused again and again, more and more bars are passed before the next try.
+    """
+
+    def __init__(self) -> None:
+        self._like: BarsLike | None = None
+        self._patience = self._passed = 0
+
+    def __bool__(self) -> bool:
+        return self._like is not None
+
+    def forget(self) -> None:
+        """What follows is not like the last bar."""
+        self._like = None
+
+    def follow(self, raw: bytes, bar: BarReading, bars: Bars, sample: Sample) -> None:
+        """Note the last bar; arguments: `BarsLike.of`."""
+        self._like = None
+        if self._passed < self._patience:
+            self._passed += 1
+            return
+        self._like = BarsLike.of(raw, bar, bars, sample)
+        if self._like is None:
+            self._give_up()
+
+    def read(
+        self, data: bytes, start: int, stop: int, place: RecordPlace, columns: BarColumns
+    ) -> AlikeBars | None:
+        """See `BarsLike.read`."""
+        like = self._like
+        found = None if like is None else like.read(data, start, stop, place, columns)
+        if found is None:
+            self._give_up()
+        elif len(found.block) >= _FEW:
+            self._patience = 0
+        return found
+
+    def _give_up(self) -> None:
+        self._like, self._passed = None, 0
+        self._patience = min(2 * self._patience + 1, _MOST_PASSED)
 
 
 class BarsLike:
     """Reads the repaints that follow a bar and differ from it in numbers alone.
 
-    `raw`: the bar's record; `bar` and `items` what it shows, `sample` what it gave. `phase`: the
-    bar's own, of its definition.
+    `raw`: the bar's record; `bar` and `items` what it shows, `sample` what it gave.
     """
 
     @classmethod
@@ -132,7 +195,7 @@ class BarsLike:
     def __init__(
         self, raw: bytes, bar: BarReading, items: Sequence[BarItem], sample: Sample
     ) -> None:
-        self.phase = bar.phase
+        self._phase = bar.phase
         self._raw, self._sample = raw, sample
         self._kinds = "".join(item.kind for item in items).encode()
         shares = bar.step / (bar.total or 1), bar.values.get("steps_per_second")
@@ -147,19 +210,20 @@ class BarsLike:
         known["total_steps"] = float(bar.total or 0)
         self._is_certain = sample.values == {name: known.get(name) for name in sample.values}
 
-    def read(self, data: bytes, start: int, stop: int, place: RecordPlace) -> AlikeBars | None:
+    def read(
+        self, data: bytes, start: int, stop: int, place: RecordPlace, columns: BarColumns
+    ) -> AlikeBars | None:
         """The repaints from index `start` of data up to `stop`, in the line of `place`, which is
-        that of the first; None if that differs in more.
+        that of the first; None if that differs in more. `columns` are written to.
         """
         native = library()
         if native is None:
             return None
-        width = min((stop - start) // _LEAST + 1, _MOST)
-        steps, offsets = array("q", bytes(8 * width)), array("q", bytes(8 * width))
-        numbers, end = array("d", bytes(8 * width * (2 + len(self._kinds)))), ctypes.c_int64()
+        steps, offsets, end = columns.steps, columns.offsets, ctypes.c_int64()
+        numbers = columns.numbers(2 + len(self._kinds))
         count = native.ldlm_bars_read(
             data, stop, start, self._raw, len(self._raw), self._kinds, len(self._kinds),
-            place.offset - start, width, width, steps.buffer_info()[0],
+            place.offset - start, _MOST, _MOST, steps.buffer_info()[0],
             numbers.buffer_info()[0], offsets.buffer_info()[0], ctypes.byref(end),
         )  # fmt: skip
         if not count:
@@ -168,7 +232,7 @@ class BarsLike:
         def column(place: int) -> list[float]:
             if place >= 2 and self._kinds[place - 2 : place - 1] == b"=":
                 return [self._numbers[place] or 0.0] * count
-            return numbers[place * width : place * width + count].tolist()
+            return numbers[place * _MOST : place * _MOST + count].tolist()
 
         total = self._sample.values.get("total_steps", 0.0)
         block = SampleBlock(
@@ -186,23 +250,23 @@ class BarsLike:
             },
             repaints=True,
         )
-        return AlikeBars(block, end.value)
+        return AlikeBars(block, end.value, self._phase)
 
 
 def marks_alike(
-    data: bytes, start: int, like: bytes
+    data: bytes, start: int, like: bytes, columns: BarColumns
 ) -> tuple[Iterable[tuple[int, int, float]], int] | None:
     """Of the repaints from index `start` on that have the description of the record `like`: where
     each begins, its step and elapsed seconds; and the index behind the last. None without any.
+    `columns` are written to.
     """
     native = library()
     if native is None:
         return None
-    width = min((len(data) - start) // _LEAST + 1, _MOST)
-    offsets, steps = array("q", bytes(8 * width)), array("q", bytes(8 * width))
-    seconds, end = array("d", bytes(8 * width)), ctypes.c_int64()
+    offsets, steps, seconds = columns.offsets, columns.steps, columns.numbers(1)
+    end = ctypes.c_int64()
     count = native.ldlm_bar_marks(
-        data, len(data), start, like, len(like), width, offsets.buffer_info()[0],
+        data, len(data), start, like, len(like), _MOST, offsets.buffer_info()[0],
         steps.buffer_info()[0], seconds.buffer_info()[0], ctypes.byref(end),
     )  # fmt: skip
     found = zip(offsets[:count], steps[:count], seconds[:count], strict=True)

@@ -23,7 +23,7 @@ from ldlm_monitor.logs.parse.event_rules import (
 from ldlm_monitor.logs.parse.learned_tables import Listing
 from ldlm_monitor.logs.parse.learner import Learner
 from ldlm_monitor.logs.parse.patterns import PatternMatch, certain
-from ldlm_monitor.logs.parse.repaints import AlikeBars, BarsLike, Repaints
+from ldlm_monitor.logs.parse.repaints import AlikeBars, BarColumns, BarsAhead, Repaints
 from ldlm_monitor.logs.parse.stack_dumps import FailureTable, StackDump
 from ldlm_monitor.logs.parse.text_lines import LineContext, Lines, OnFault, TextLine, apart
 from ldlm_monitor.logs.parse.tracebacks import Traceback
@@ -50,7 +50,7 @@ class FileState:
     `whole`: the file's reader; None for text. `ignored`: stream and line number (-1: none) of what
     Python prints before a traceback that ends nothing. `logged`: number of the last logged error.
     `before`: the older file of the log, if this one continues it; its last records may come late.
-    `like`: reads bars like the last record, if that was one.
+    `ahead`: reads bars like the last record, if that was one.
     """
 
     id: FileId
@@ -62,7 +62,7 @@ class FileState:
     ignored: tuple[bytes, int] = (b"", -1)
     logged: int = -1
     before: FileId | None = None
-    like: BarsLike | None = None
+    ahead: BarsAhead = field(default_factory=BarsAhead)
 
     def reads(self, file: FileId) -> bool:
         """Whether the state is of `file`, or of the older one, whatever its generation."""
@@ -83,6 +83,7 @@ class TextReader:
         self._claims_of = lru_cache(maxsize=_MAX_COMBINATIONS)(rules.of)
         self._beside_of = lru_cache(maxsize=_MAX_COMBINATIONS)(rules.beside)
         self._of_bars = rules.beside_bars()
+        self._columns = BarColumns()
         self.singly = 0  # bars that were read one by one; the caller resets it
         self.on_match: Callable[[int, str], None] | None = None
 
@@ -124,7 +125,7 @@ class TextReader:
                         file.learner.interrupt()
                         continue
                 repaints.close()
-                file.like = None
+                file.ahead.forget()
                 for part in apart(line):
                     records = self._record(file, LineContext.of(part, chunk, origin, now), claims)
                     if records:
@@ -162,31 +163,36 @@ class TextReader:
         place = RecordPlace.of(chunk, line.number, line.offset, origin)
         records = file.bars.records(bar, place, line.raw)
         self.singly += 1
-        file.like = None
+        file.ahead.forget()
         if self.on_match is None and len(records) == 1 and isinstance(records[0], Sample):
-            file.like = BarsLike.of(line.raw, bar, self.rules.bars, records[0])
+            file.ahead.follow(line.raw, bar, self.rules.bars, records[0])
         return records
 
-    @staticmethod
     def _alike_bars(
-        file: FileState, line: TextLine, chunk: Chunk, origin: Origin, foreign: Sequence[int]
+        self,
+        file: FileState,
+        line: TextLine,
+        chunk: Chunk,
+        origin: Origin,
+        foreign: Sequence[int],
     ) -> AlikeBars | None:
         """The bars from a line on that are like the file's last one; None if the first is not.
 
         `foreign`: where triggers end that are not of bars: a line with one is none of these.
         """
         data = chunk.data
-        if file.like is None or data[line.end : line.end + 1] != b"\r":
+        if not file.ahead or data[line.end : line.end + 1] != b"\r":
             return None
         place = RecordPlace.of(chunk, line.number, line.offset, origin)
         index, stop = bisect_right(foreign, line.start), len(data)
         if index < len(foreign):
             before = foreign[index] - 1
-            ends = data.rfind(b"\r", line.start, before), data.rfind(b"\n", line.start, before)
-            stop = max(line.start, *(end + 1 for end in ends))
-        found = file.like.read(data, line.start, stop, place)
+            cr = data.rfind(b"\r", line.start, before)
+            lf = data.rfind(b"\n", max(cr, line.start), before)
+            stop = max(line.start, cr + 1, lf + 1)
+        found = file.ahead.read(data, line.start, stop, place, self._columns)
         if found is not None:
-            file.bars.advance_to(found.block.steps[-1], file.like.phase)
+            file.bars.advance_to(found.block.steps[-1], found.phase)
         return found
 
     def _record(self, file: FileState, record: LineContext, claims: Claims) -> list[Record]:
@@ -339,7 +345,7 @@ class TextReader:
 
     def peek(self, file: FileState, chunk: Chunk, origin: Origin, now: float) -> list[Record]:
         """The sample of a bar in an unfinished last record; none if the last peek gave the same."""
-        file.like = None
+        file.ahead.forget()
         lines = Lines(chunk)
         for end, expression in self._scanner.scan(chunk.data):
             if not self._claims_of((expression,)).bar:
