@@ -359,6 +359,27 @@ def test_each_ranks_own_step_is_told_beside_the_runs() -> None:
     assert None in steps
 
 
+def loop_of(epochs: int, pause: float) -> Feeder:
+    """A script that draws a bar of its own for each epoch, and does something between two."""
+    feeder, at = Feeder(Monitor(), "train.log"), 0.0
+    for epoch in range(epochs):
+        for step in range(1, 101):
+            at += 1.0
+            drawn = f"{step:3d}%|#  | {step}/100 [00:{step % 60:02d}<00:09,  1.00it/s"
+            feeder.append(f"\r{drawn}, loss={3 / (epoch + 1 + step / 100):.3f}]", at)
+        feeder.append("\n", at)
+        at += pause
+    return feeder
+
+
+@pytest.mark.parametrize("pause", [0.0, 6.0, 25.0])
+def test_the_end_of_an_epochs_own_bar_is_no_end_of_the_run(pause: float) -> None:
+    feeder = loop_of(3, pause)
+    assert reported(feeder.transitions) == []
+    (run,) = feeder.monitor.snapshot().runs
+    assert (run.state, run.attempt) == ("running", 1)
+
+
 def test_an_ended_runs_series_end_and_its_alerts_with_it() -> None:
     monitor = Monitor(end_series_after=60.0)
     feeder = Feeder(monitor)

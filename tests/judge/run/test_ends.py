@@ -26,8 +26,6 @@ def event(kind: str, **fields: object) -> Event:
         (event("own", meaning={"ends": "killed"}), "signal"),
         (event("own", meaning={"ends": "crashed"}), "exception"),
         (event("own", meaning={"ends": "finished"}), "words"),
-        (event("own", meaning={"ends": "finished"}, total=300), "total"),
-        (event("own", meaning={"ends": "crashed"}, total=300), "exception"),
         (event("own", meaning={"ends": "crashed", "is": "exit report"}), "exit_code"),
     ],
 )

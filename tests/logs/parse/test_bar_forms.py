@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldlm_monitor.base.chunk import Chunk, Origin
-from ldlm_monitor.base.records import Event, Sample
+from ldlm_monitor.base.records import Sample
 from ldlm_monitor.logs.parse import Parser
 from ldlm_monitor.logs.parse.bar_form import match_meter, split_meter
 from ldlm_monitor.logs.parse.bars import BarReading, BarRecords, Bars
@@ -168,17 +168,17 @@ def test_a_bar_without_total_and_loss_is_none(parse) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "ends"),
+    ("lines", "is_of_run"),
     [
-        (["Epoch 1", "100%"], 0),
-        (["Epoch [1/3]", "50%", "100%", "Epoch [2/3]", "50%", "100%"], 0),
-        (["Epoch 1", "50%", "Epoch 2", "100%"], 1),
-        (["Epoch 1 of them", "100%"], 1),
-        (["100%"], 1),
+        (["Epoch 1", "100%"], False),
+        (["Epoch [1/3]", "50%", "100%", "Epoch [2/3]", "50%", "100%"], False),
+        (["Epoch 1", "50%", "Epoch 2", "100%"], True),
+        (["Epoch 1 of them", "100%"], True),
+        (["100%"], True),
     ],
 )
 def test_a_bar_that_begins_anew_under_each_heading_is_of_an_epoch(
-    lines: list[str], ends: int
+    lines: list[str], is_of_run: bool
 ) -> None:
     bars = {
         each: f"Training: {each}|###| {each[:-1]}/100 [00:18<00:00, 24.80it/s]" for each in lines
@@ -186,4 +186,6 @@ def test_a_bar_that_begins_anew_under_each_heading_is_of_an_epoch(
     log = "\n".join(bars[each] if each.endswith("%") else each for each in lines)
     chunk = Chunk("a.log", (1, 1, 0), 0, 1, f"{log}\n".encode(), final=True)
     found = Parser().feed(chunk, Origin("r"), 0.0)
-    assert sum(isinstance(each, Event) and each.kind == "run_finished" for each in found) == ends
+    *_, last = (each for each in found if isinstance(each, Sample))
+    assert (last.values.get("progress") == 1.0) == is_of_run
+    assert ("epoch_progress" in last.values) != is_of_run

@@ -118,14 +118,12 @@ def end_by(event: Event) -> End:
     code = next((each for each in codes if isinstance(each, int)), None)
     signalled = fields.get("signal") or is_interrupt(event) or has_sigterm(event)
     reason: EndReason
-    ends: EndReason
     if signalled or meaning.ends == "killed" or (code is not None and code < 0):
         reason = "signal"
     elif code is not None or "exit report" in meaning.words:
         reason = "exit_code"
     else:
-        ends = "total" if "total" in fields else "words"  # a full bar
-        reason = ends if meaning.ends == "finished" else "exception"
+        reason = "words" if meaning.ends == "finished" else "exception"
     return End(reason, event.position if event.position.path else None)
 
 

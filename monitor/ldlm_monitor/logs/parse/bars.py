@@ -268,7 +268,6 @@ class BarRecords:
         self._phase = ""
         self._step = -1
         self._evaluated = True
-        self._finished = False
         self._total = 0
         self._trained_to = -1  # the step of the training's last bar
         self._heading: int | None = None  # that step at an epoch's heading, until the next bar
@@ -355,10 +354,6 @@ class BarRecords:
             changes.append("evaluation ends")
         if bar.phase != "eval":
             self._evaluated = True
-            finished = done and bar.phase == "train"
-            if finished and not self._finished:
-                changes.append("run completes")
-            self._finished = finished
             return changes
         if before != "eval" or again:
             changes.append("evaluation begins")
