@@ -380,6 +380,18 @@ def test_the_end_of_an_epochs_own_bar_is_no_end_of_the_run(pause: float) -> None
     assert (run.state, run.attempt) == ("running", 1)
 
 
+def test_an_end_that_is_sure_long_after_the_last_step_is_sent_all_the_same() -> None:
+    """Its series are exported from when it was sure."""
+    feeder = Feeder(Monitor(end_series_after=60.0, stall=Stall(limit_seconds={"running": 600.0})))
+    for step in range(851, 951):
+        feeder.append(bar(step), step - 850.0)
+    feeder.wait(2000.0)
+    assert [(each.alert, each.state, each.time) for each in feeder.transitions] == [
+        (RUN_FINISHED, "firing", pytest.approx(START + 700, abs=1)),
+        (RUN_FINISHED, "ended", pytest.approx(START + 760, abs=6)),
+    ]
+
+
 def test_an_ended_runs_series_end_and_its_alerts_with_it() -> None:
     monitor = Monitor(end_series_after=60.0)
     feeder = Feeder(monitor)

@@ -17,7 +17,8 @@ quarter of the second within which the contract wants a stall's alert (section 4
 
 
 class Fleet:
-    """All runs by name. `end_after`: seconds for which an ended run's series are exported.
+    """All runs by name. `end_after`: seconds for which a run's series are exported after its
+    end was sure.
 
     `untimed`: names of the runs with bytes of which only the order is known. `ends`: by name, when
     the files of finished runs end, if before those of others (`Lifecycle.ends_at`). `guesses`: of
@@ -217,15 +218,15 @@ class Fleet:
         return [run.points(at) for run in self.shown(at)]
 
     def shown(self, at: float) -> Iterator[TrainingRun]:
-        """The runs that have not ended, or ended at most `end_after` seconds ago."""
+        """The runs that have not ended, or whose end is known for at most `end_after` seconds."""
         return (run for run in self if self._is_shown(run, at))
 
     def _is_shown(self, run: TrainingRun, at: float) -> bool:
-        ended = run.life.ended_at
-        return ended is None or at - ended <= self._end_after
+        known = run.life.end_known_at
+        return known is None or at - known <= self._end_after
 
     def beyond(self, kept: int, at: float) -> list[str]:
-        """Names of the runs whose series ended by `at`, but for the last `kept` of them."""
+        """Names of the runs whose series are over by `at`, but for the last `kept` of them."""
         if len(self._runs) <= kept:
             return []
         ended = sorted(

@@ -29,6 +29,7 @@ class Lifecycle:
     Progress is an advance of the step in any file of the run. A redrawn bar, a repeated line
     or a growing file is no progress. A smaller step is a resume. A pace is learned if `timed`.
     `failed_after_end`: what failed after all was done, which is no end of it.
+    `end_known_at`: when the end at `ended_at` was sure, which may take up to the stall limit.
     `read_to`: up to when the run's files were read; `ends_at`: when those of a finished run end.
     Silence counts up to then.
     """
@@ -40,6 +41,7 @@ class Lifecycle:
         self.progress_position = first
         self.progress_step: int | None = None
         self.ended_at: float | None = None
+        self.end_known_at: float | None = None
         self.end_evidence: Event | None = None
         self.end: End | None = None
         self.failed_after_end: Event | None = None
@@ -142,7 +144,8 @@ class Lifecycle:
 
     def tick(self, now: float) -> bool:
         """Run the timers that are due at `now`; True if the state or the lateness changed."""
-        before, now = (self.state, self._late), min(now, self.read_to)
+        before, judged = (self.state, self._late), now
+        now = min(now, self.read_to)
         if self.ending.assumed is not None and now >= self.ending.assumed.confirm_at:
             self.finish(now)
         if self.can_stall:
@@ -151,7 +154,7 @@ class Lifecycle:
             self._stalled = now > self.last_progress_at + limit
             self._late = now > self.last_progress_at + self.hang_limit
             if self._stalled:
-                self._end_if_complete()
+                self._end_if_complete(judged)
         return (self.state, self._late) != before
 
     def observe(self, found: Sequence[FileRows]) -> bool:
@@ -378,7 +381,8 @@ class Lifecycle:
             self._note_failed_start()
             self.ending.assumed = None
         if "end" in move.forgets:
-            self.ended_at = self.end_evidence = self.end = self.failed_after_end = None
+            self.ended_at = self.end_known_at = self.end = None
+            self.end_evidence = self.failed_after_end = None
         if "goal" in move.forgets:
             parts_ahead = self.goal.parts_ahead
             self.goal = StepGoal(self.goal.next_plan)
@@ -412,19 +416,20 @@ class Lifecycle:
                 self.ending.assumed, self.failed_after_end = None, assumed.evidence
             else:
                 self._end(assumed.state, now, end_by(assumed.evidence))
-        self._end_if_complete()
+        self._end_if_complete(now)
 
-    def _end_if_complete(self) -> None:
+    def _end_if_complete(self, now: float) -> None:
         if self.ended or not self.goal.is_reached:
             return
         counted, last = self.goal.counted, self.progress_position
         end = End(counted, last) if counted is not None else End("words", self.goal.words_at)
-        self._end("finished", self.last_progress_at, end)
+        self._end("finished", self.last_progress_at, end, known_at=now)
 
-    def _end(self, state: str, at: float, end: End) -> None:
+    def _end(self, state: str, at: float, end: End, known_at: float | None = None) -> None:
         assumed = self.ending.assumed
         if self._move(ENDS[state], at):
             self.ended_at, self.end = at, end
+            self.end_known_at = at if known_at is None else known_at
             self.end_evidence = self.end_evidence if assumed is None else assumed.evidence
 
     def _note_failed_start(self) -> None:
