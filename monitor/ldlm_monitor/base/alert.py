@@ -19,6 +19,7 @@ from ldlm_promrules.alert_change import State
 __all__ = [
     "MAX_NAME",
     "MAX_VALUE",
+    "RUN_ENDED",
     "LabelMatcher",
     "State",
     "Transition",
@@ -28,6 +29,8 @@ __all__ = [
     "parse_matcher",
 ]
 
+RUN_ENDED = "run ended"
+"""The reason of an alert that is over because its run, and with it its series, has ended."""
 MAX_VALUE = 1024
 """Most characters of a matcher's value. A choice, far above real label values: silences are stored
 on disk, so a client must not make them arbitrarily large."""

@@ -380,6 +380,17 @@ def test_the_end_of_an_epochs_own_bar_is_no_end_of_the_run(pause: float) -> None
     assert (run.state, run.attempt) == ("running", 1)
 
 
+def test_a_run_that_goes_on_after_its_stall_limit_takes_its_end_back() -> None:
+    feeder = loop_of(2, 50.0)
+    feeder.wait(2000.0)
+    assert [(each.alert, each.state, each.headline) for each in feeder.transitions] == [
+        (RUN_FINISHED, "firing", "✔ train finished: 1m 39s, loss 1.5"),
+        (RUN_FINISHED, "ended", "🔵 train: goes on after its end (step 1)"),
+        (RUN_FINISHED, "firing", "✔ train finished: 4m 9s, loss 1"),
+        (RUN_FINISHED, "ended", "⏹️ train: its end is news no more"),
+    ]
+
+
 def test_an_end_that_is_sure_long_after_the_last_step_is_sent_all_the_same() -> None:
     """Its series are exported from when it was sure."""
     feeder = Feeder(Monitor(end_series_after=60.0, stall=Stall(limit_seconds={"running": 600.0})))

@@ -191,8 +191,33 @@ def test_the_end_of_a_run_is_sent_at_once_and_once_if_it_ran_long_enough(channel
     slack.add("RunFinished", run="long", value=11520.0, **ended)
     assert [names(each) for each in slack.sent()] == [["RunFinished firing"]]
     slack.now += 900
-    slack.add("RunFinished", run="long", value=11520.0, state="ended", **ended)
+    over = {"state": "ended", "reason": "run ended"}
+    slack.add("RunFinished", run="long", value=11520.0, **over, **ended)
     slack.now += 7 * 86400
+    assert slack.sent() == []
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"), [("resolved", "no longer true"), ("ended", "restarted")]
+)
+def test_that_a_run_goes_on_after_its_end_is_sent_to_who_got_the_end(channel, state, reason):
+    slack = channel()
+    ended = {"severity": "info", "labels": {"severity": "info"}, "value": 11520.0}
+    slack.add("RunFinished", **ended)
+    (first,) = slack.sent()
+    slack.now += 120
+    line = "🔵 r1: goes on after its end (step 101)"
+    said = {"summary": "r1 finished after 3h 12m", "description": "It has finished."}
+    over = {"state": state, "reason": reason, "headline": line, **said}
+    slack.add("RunFinished", **over, **ended)
+    (second,) = slack.sent()
+    assert (second.step, second.group) == ("follow-up", first.group)
+    mark, text = line.split(" ", 1)
+    assert (news_of(second).mark, news_of(second).title) == (mark, text)
+    assert "finished" not in repr(news_of(second)).replace("RunFinished", "")
+    slack.starts["RunFinished", "r2"] = slack.now - 1
+    slack.add("RunFinished", run="r2", **over, **ended)
+    slack.now += FOLLOW_UP
     assert slack.sent() == []
 
 

@@ -20,7 +20,7 @@ _OVER: Final = " (over)"  # ends a reason that is past
 _FEW: Final = 3  # runs that a line names. A choice: more do not fit, and share a cause
 _OF_MANY: Final = {
     STALL_ALERT: ("stalled", "stepping again"),
-    RUN_FINISHED: ("finished", "gone"),
+    RUN_FINISHED: ("finished", "going on after their end"),
     "NonFiniteLoss": ("with a loss of NaN", "with a finite loss again"),
     "TrainingCrashed": ("crashed", "crashed, over"),
     "JobKilled": ("killed", "killed, over"),
@@ -80,7 +80,7 @@ def headline_of_change(
             mark=_mark(change), run=change.labels.get("run", ""), what=f"{summary}{over}"
         )
     if change.alert == RUN_FINISHED:
-        return _ended(run) or Headline(mark=FINISHED_MARK, run=run.name, what="finished", joins=" ")
+        return _of_end(change, run)
     found = next((each for each in incidents if each.id == change.incident), None)
     is_symptom = change.labels.get("severity") not in ("critical", "error")
     incident = None if is_symptom else found
@@ -153,6 +153,22 @@ def _mark(change: Transition) -> str:
     if change.state in STATE_MARKS:
         return STATE_MARKS[change.state]
     return SEVERITY_MARKS.get(change.labels.get("severity", ""), _OTHER_MARK)
+
+
+def _of_end(change: Transition, run: RunView) -> Headline:
+    """That a run finished, or of that alert's end, that it goes on, or is not shown any more."""
+    if change.state in ("firing", "pending"):
+        known = _ended(run)
+        return known or Headline(mark=FINISHED_MARK, run=run.name, what="finished", joins=" ")
+    mark, where = STATE_MARKS["ended"], ""
+    if run.ended_at is None:
+        mark, what = SEVERITY_MARKS["info"], "goes on after its end"
+        where = "" if run.step is None else f" (step {run.step})"
+    elif run.state != "finished":
+        what = f"{run.state} after its end"
+    else:
+        what = "its end is news no more"
+    return Headline(mark=mark, run=run.name, what=what, where=where, since=change.active_at)
 
 
 def _ended(run: RunView) -> Headline | None:

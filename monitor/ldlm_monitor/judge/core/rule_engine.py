@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ldlm_monitor.base.alert import Transition, alert_key
+from ldlm_monitor.base.alert import RUN_ENDED, Transition, alert_key
 from ldlm_monitor.base.errors import RuleError
 from ldlm_monitor.base.names import PAST_TIMES
 from ldlm_monitor.base.points import RETENTION, Labels, Point, make_labels
@@ -332,7 +332,7 @@ def _transition(change: AlertChange, *, is_restarted: bool = False) -> Transitio
 
     `is_restarted`: it ended with an attempt of its run, otherwise one that ended did so with it.
     """
-    ending = "restarted" if is_restarted else "run ended"
+    ending = "restarted" if is_restarted else RUN_ENDED
     state: State = "ended" if is_restarted else change.state
     return Transition(
         time=change.time,

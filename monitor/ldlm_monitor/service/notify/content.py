@@ -120,14 +120,16 @@ def _renamed(content: Content, prefix: str) -> Content:
 def _alone(message: Message, each: Notification) -> Content:
     story = message.story if message.story and message.story.id == each.incident else None
     mark, title = _first_line(message, [each])
+    holds = each.state in ("firing", "pending")  # its texts are of then
+    said = [_summary(each), clean(each.description)] if holds else []
     return Content(
         mark=mark,
         title=title,
-        summary=tuple(filter(None, [_summary(each), clean(each.description)])),
+        summary=tuple(filter(None, said)),
         cause=_cause(story, each) if each.state == "firing" else "",
         facts=_facts(each, message.story),
         log=clean(each.line or ""),
-        action=_advice(message, each) if each.state in ("firing", "pending") else "",
+        action=_advice(message, each) if holds else "",
         notes=(_times([each]), *_flapping(message)),
         link=each.link,
     )

@@ -128,24 +128,28 @@ def _group_of(
     db: sqlite3.Connection, each: Notification, receiver: str, kind: str, now: float
 ) -> int | None:
     """The group where the alert fired, else its incident's, else the run's last; None: make one."""
-    found = None
-    if each.state != "firing":
-        found = db.execute(
-            "SELECT group_id FROM delivery JOIN notification ON id = notification"
-            " WHERE key = ? AND receiver = ? AND group_id IS NOT NULL"
-            " ORDER BY notification DESC LIMIT 1",
-            (each.key, receiver),
-        ).fetchone()
-    if found is None:
-        values = {"receiver": receiver, "kind": kind, "run": each.run, "incident": each.incident}
-        found = db.execute(
-            "SELECT id FROM message_group WHERE receiver = :receiver AND kind = :kind"
-            f" AND (closed_at IS NULL OR closed_at >= :now - {REOPEN_SECONDS})"
-            f" AND (kind = '{DIGEST}' OR (run = :run AND (:incident IS NULL OR incident = :incident"
-            f" OR abs(:now - opened_at) <= {JOIN_SECONDS})))"
-            " ORDER BY coalesce(incident = :incident, 0) DESC, id DESC LIMIT 1",
-            {**values, "now": now},
-        ).fetchone()
+    if each.state != "firing" and (before := fired_in(db, each, receiver)):
+        return before
+    values = {"receiver": receiver, "kind": kind, "run": each.run, "incident": each.incident}
+    found = db.execute(
+        "SELECT id FROM message_group WHERE receiver = :receiver AND kind = :kind"
+        f" AND (closed_at IS NULL OR closed_at >= :now - {REOPEN_SECONDS})"
+        f" AND (kind = '{DIGEST}' OR (run = :run AND (:incident IS NULL OR incident = :incident"
+        f" OR abs(:now - opened_at) <= {JOIN_SECONDS})))"
+        " ORDER BY coalesce(incident = :incident, 0) DESC, id DESC LIMIT 1",
+        {**values, "now": now},
+    ).fetchone()
+    return found and int(found[0])
+
+
+def fired_in(db: sqlite3.Connection, each: Notification, receiver: str) -> int | None:
+    """The group in which the alert fired for a receiver; None if it did not."""
+    found = db.execute(
+        "SELECT group_id FROM delivery JOIN notification ON id = notification"
+        " WHERE key = ? AND receiver = ? AND group_id IS NOT NULL"
+        " ORDER BY notification DESC LIMIT 1",
+        (each.key, receiver),
+    ).fetchone()
     return found and int(found[0])
 
 

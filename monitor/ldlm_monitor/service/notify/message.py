@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar, cast
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from ldlm_monitor.base.alert import State, Transition
+from ldlm_monitor.base.alert import RUN_ENDED, State, Transition
 from ldlm_monitor.base.incident_view import IncidentView
 from ldlm_monitor.base.names import RUN_FINISHED, severity_rank
 from ldlm_monitor.base.snapshot import RunView
@@ -72,6 +72,11 @@ class Notification:
     health: str = ""
     link: str = ""
     headline: str = ""
+
+    @property
+    def is_over_with_run(self) -> bool:
+        """Whether the alert is over only because the series of its run are."""
+        return self.state == "unknown" or self.reason == RUN_ENDED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -116,8 +116,12 @@ class Outbox:
             policy, name = self._policy(receiver), notification.alert
             is_accepted = policy.accepts(name, notification.labels)
             if isinstance(policy, Policy):
-                fires, value = notification.state == "firing", notification.value
-                is_accepted = is_accepted and not policy.leaves_out(name, value, fires=fires)
+                is_old = notification.is_over_with_run or not (
+                    notification.state == "firing" or groups.fired_in(db, notification, receiver)
+                )
+                is_accepted = is_accepted and not policy.leaves_out(
+                    name, notification.value, is_old=is_old
+                )
             if is_accepted and deliveries.queue(db, number, receiver):
                 groups.join(db, (number, receiver), notification, policy, now)
                 was_queued = True

@@ -124,10 +124,10 @@ class Policy(StreamPolicy):
     finished_after_seconds: SecondsFromZero = 600
     """RunFinished is sent of a run that lasted for at least so long: at once, and in no digest."""
 
-    def leaves_out(self, alert: str, value: float, *, fires: bool) -> bool:
-        """Whether an alert is none for people: the end of a short run, or that one is long over."""
+    def leaves_out(self, alert: str, value: float, *, is_old: bool) -> bool:
+        """Whether a change is none for people: the end of a short run, or that one `is_old`."""
         is_short = not value >= self.finished_after_seconds
-        return alert == RUN_FINISHED and (is_short or not fires)
+        return alert == RUN_FINISHED and (is_short or is_old)
 
     def repeat_seconds(self, *, digest: bool) -> float:
         """Seconds after which an unchanged message is sent again; `digest`: it is a digest."""
