@@ -160,6 +160,44 @@ def test_of_an_alert_of_many_runs_the_first_two_are_sent_at_once_and_others_toge
     assert [news_of(each).title for each in slack.sent()] == ["5 runs with a finite loss again"]
 
 
+def crashed(run: str, kind: str, message: str) -> IncidentView:
+    found = incident(id=f"{run}/1", run=run)
+    root = found.root.model_copy(update={"kind": kind, "message": message})
+    return found.model_copy(update={"root": root})
+
+
+def test_crashes_of_two_causes_are_two_messages_and_those_of_one_are_one(channel):
+    slack = channel()
+    slack.outbox.update_incidents(
+        [
+            crashed("a", "cuda_oom", "CUDA out of memory. Tried to allocate 2 GiB"),
+            crashed("b", "python_exception", "KeyError: 'x'"),
+            crashed("c", "cuda_oom", "CUDA out of memory. Tried to allocate 4 GiB"),
+        ],
+        slack.now,
+    )
+    titles = []
+    for run in "abc":
+        slack.add("TrainingCrashed", run=run, incident=f"{run}/1")
+        titles += [news_of(each).title for each in slack.sent()]
+        slack.now += 2
+    assert titles == [
+        "a: out of GPU memory at step 1, rank 3",
+        "b: KeyError: 'x' at step 1, rank 3",
+        "2 runs crashed within 4s: out of GPU memory (a, c)",
+    ]
+
+
+def test_crashes_of_causes_that_are_not_known_are_messages_of_their_own(channel):
+    slack = channel()
+    slack.outbox.update_incidents(
+        [crashed(run, "", "").model_copy(update={"confidence": "none"}) for run in "ab"], slack.now
+    )
+    for run in "ab":
+        slack.add("TrainingCrashed", run=run, incident=f"{run}/1")
+    assert [len(each.alerts) for each in slack.sent()] == [1, 1]
+
+
 def test_an_alert_of_another_run_a_minute_later_is_a_failure_of_its_own(channel):
     slack = channel()
     slack.add(run="a")

@@ -29,6 +29,7 @@ _OF_MANY: Final = {
     "RankLost": ("without a rank", "with all ranks again"),
 }
 """Of an alert of many runs, what they are while it fires, and after it."""
+_WITHOUT_CAUSE: Final = ("TrainingCrashed", "JobKilled")  # whose words in `_OF_MANY` name none
 _OTHER_MARK: Final = "⚪"  # of a severity that is none of ours
 _HAS_STEP = re.compile(r"\bstep \d", re.IGNORECASE)
 _NO_NUMBER = re.compile(r"\b(?:NaN|Inf)\b(?! or)")  # in a line that says which it is
@@ -131,11 +132,11 @@ def headline_of_incident(incident: IncidentView, run: RunView | None) -> Headlin
 
 
 def headline_of_many(
-    alert: str, severity: str, runs: Sequence[str], *, of: int, within: float
+    alert: str, severity: str, runs: Sequence[str], *, of: int, within: float, cause: str = ""
 ) -> Headline:
     """That `alert` fires, or with no severity is over, of `runs`; `of`: how many had it in all.
 
-    `within`: seconds between the first and the last.
+    `within`: seconds between the first and the last. `cause`: the first one of all ("": unknown).
     """
     going, over = _OF_MANY.get(alert, (f"with {alert}", f"without {alert} again"))
     count = f"{len(runs)} runs" if len(runs) == of else f"{len(runs)} of {of} runs"
@@ -145,8 +146,11 @@ def headline_of_many(
         mark, what = STATE_MARKS["resolved"], f"{count} {over}"
     is_shared = severity and alert == STALL_ALERT and len(runs) > _FEW
     names = ", ".join(runs) if len(runs) <= _FEW else ""
-    why = "storage, or the monitor itself" if is_shared else names
-    return Headline(mark=mark, run="", what=f"{what}: {why}" if why else what)
+    why = cause if alert in _WITHOUT_CAUSE and severity else ""
+    why = "storage, or the monitor itself" if is_shared else why
+    said = f"{what}: {why}" if why else what
+    where = f" ({names})" if why and names else f": {names}" if names else ""
+    return Headline(mark=mark, run="", what=said, where=where)
 
 
 def _mark(change: Transition) -> str:

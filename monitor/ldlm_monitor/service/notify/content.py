@@ -138,7 +138,7 @@ def _alone(message: Message, each: Notification) -> Content:
 def _first_line(message: Message, shown: Sequence[Notification]) -> tuple[str, str]:
     """Mark and title: the line of the worst of the alerts, and the names of others that fire."""
     if message.is_of_many:
-        line = one_line(_of_many(message.alerts))
+        line = one_line(_of_many(message.alerts, message.shared))
     else:
         lead = min(shown, key=weight)
         line = one_line(_line(lead, message.story))
@@ -163,7 +163,7 @@ def _is_failure(each: Notification) -> bool:
     return severity_rank(each.severity) >= severity_rank("error")
 
 
-def _of_many(alerts: Sequence[Notification]) -> str:
+def _of_many(alerts: Sequence[Notification], cause: str) -> str:
     """The line of an alert of several runs: those in which it fires, otherwise that it is over."""
     lead = min(alerts, key=weight)
     severity = lead.severity if lead.state == "firing" else ""
@@ -172,7 +172,8 @@ def _of_many(alerts: Sequence[Notification]) -> str:
     starts = [each.started_at for each in own]
     total = len({each.run for each in own})
     within = max(starts) - min(starts)
-    return headline_of_many(lead.alert, severity, [*runs], of=total, within=within).line()
+    found = headline_of_many(lead.alert, severity, [*runs], of=total, within=within, cause=cause)
+    return found.line()
 
 
 def _summary(each: Notification) -> str:

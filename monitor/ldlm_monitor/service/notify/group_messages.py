@@ -13,7 +13,14 @@ from typing import Final
 
 from ldlm_monitor.base.names import severity_rank
 from ldlm_monitor.service.notify.deliveries import UNSURE, Holds, mark_in_flight, settle
-from ldlm_monitor.service.notify.groups import DIGEST, INCIDENT, WAITS, flaps, interval_seconds
+from ldlm_monitor.service.notify.groups import (
+    DIGEST,
+    INCIDENT,
+    MANY,
+    WAITS,
+    flaps,
+    interval_seconds,
+)
 from ldlm_monitor.service.notify.message import (
     Message,
     Notification,
@@ -164,6 +171,7 @@ def _message(
         unsure=unsure,
         worst_sent=group.worst_sent,
         flaps=flaps(db, group.id, now),
+        shared=(group.incident or "").partition(": ")[2] if group.kind == MANY else "",
     )
 
 

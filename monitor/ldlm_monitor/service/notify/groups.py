@@ -4,15 +4,16 @@ The alerts around one incident of a run are a group. An alert without an inciden
 current group; if there is none, it begins one, and an incident that opens soon after joins that
 group. Alerts of severity info of all runs are one group, the digest, unless digests are off. For a
 receiver that gets every transition by itself, each is a group. Where an alert fires in several runs
-within seconds, its first group becomes one of all of them. Groups survive a restart in the outbox's
-file. Every function runs within a transaction on that file. Times are Unix seconds.
+within seconds, with the same first cause, its first group becomes one of all of them. Groups
+survive a restart in the outbox's file. Every function runs within a transaction on that file. Times
+are Unix seconds.
 """
 
 import sqlite3
 from typing import Final
 
-from ldlm_monitor.base.names import RUN_FINISHED
-from ldlm_monitor.service.notify.message import FLAPPING, Notification
+from ldlm_monitor.base.names import RUN_FINISHED, STALL_ALERT
+from ldlm_monitor.service.notify.message import FLAPPING, Notification, Story, from_json
 from ldlm_monitor.service.notify.policy import Policy, StreamPolicy
 
 ALONE, DIGEST, INCIDENT, MANY = "alone", "digest", "incident", "many"
@@ -64,7 +65,7 @@ CREATE TABLE IF NOT EXISTS correction (
 """`send_at`: when news are sent next. `repeat_at`: when a reminder is due. `closed_at`: NULL while
 an alert of the group fires or waits to be sent. `place`: as in `Receipt`. `changes` counts those of
 the incident's story since the edit at `updated_at`. Table `correction`: the rank that the group's
-last correction named. Of a group of many runs, `run` is "", and `incident` the alert's name."""
+last correction named. Of a group of many runs, `run` is "", and `incident` as in `_of_many`."""
 WAITS: Final = (  # SQL: whether a notification of the group waits to be sent
     "closed_at IS NULL AND EXISTS (SELECT 1 FROM delivery"
     " WHERE group_id = message_group.id AND outcome = 'pending')"
@@ -156,21 +157,41 @@ def fired_in(db: sqlite3.Connection, each: Notification, receiver: str) -> int |
 def _group_of_many(
     db: sqlite3.Connection, each: Notification, receiver: str, now: float
 ) -> int | None:
-    """The group of this alert alone in other runs that began seconds ago, made one of them all."""
-    found = db.execute(
-        "SELECT id FROM message_group AS one WHERE receiver = :receiver AND closed_at IS NULL"
+    """The group of this alert and cause alone in other runs that began seconds ago, made one of
+    them all.
+    """
+    wanted = _of_many(db, each.alert, each.incident)
+    rows = db.execute(
+        "SELECT id, kind, incident FROM message_group AS one"
+        " WHERE receiver = :receiver AND closed_at IS NULL"
         f" AND opened_at BETWEEN :now - {MANY_SECONDS} AND :now AND run != :run"
-        f" AND (kind = '{MANY}' AND incident = :alert OR kind = '{INCIDENT}' AND NOT EXISTS"
+        f" AND (kind = '{MANY}' AND incident = :wanted OR kind = '{INCIDENT}' AND NOT EXISTS"
         " (SELECT 1 FROM delivery JOIN notification ON id = notification WHERE group_id = one.id"
         " AND (state != 'firing' OR substr(key, 1, length(:alert) + 1) != :alert || '{')))"
-        f" ORDER BY kind = '{MANY}' DESC, id LIMIT 1",
-        {"receiver": receiver, "run": each.run, "alert": each.alert, "now": now},
-    ).fetchone()
-    if found is None:
-        return None
-    change = f"UPDATE message_group SET kind = '{MANY}', run = '', incident = ? WHERE id = ?"
-    db.execute(change, (each.alert, *found))
-    return int(found[0])
+        f" ORDER BY kind = '{MANY}' DESC, id",
+        {
+            "receiver": receiver, "run": each.run, "alert": each.alert, "wanted": wanted,
+            "now": now,
+        },
+    )  # fmt: skip
+    for number, kind, incident in rows.fetchall():
+        if kind == MANY or _of_many(db, each.alert, incident) == wanted:
+            change = "UPDATE message_group SET kind = ?, run = '', incident = ? WHERE id = ?"
+            db.execute(change, (MANY, wanted, number))
+            return int(number)
+    return None
+
+
+def _of_many(db: sqlite3.Connection, alert: str, incident: str | None) -> str:
+    """What an alert's group of many runs has as its incident: the alert, with the first cause.
+
+    A stall, and an end, show no cause that a message of each run would name.
+    """
+    if incident is None or alert in (STALL_ALERT, RUN_FINISHED):
+        return alert
+    row = db.execute("SELECT body FROM story WHERE incident = ?", (incident,)).fetchone()
+    story = from_json(Story, row[0]) if row else None
+    return f"{alert}: {story.shared if story and story.shared else incident}"
 
 
 def _schedule(

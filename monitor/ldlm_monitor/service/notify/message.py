@@ -8,11 +8,13 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar, cast
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from ldlm_monitor.base.alert import RUN_ENDED, State, Transition
-from ldlm_monitor.base.incident_view import IncidentView
+from ldlm_monitor.base.incident_view import IncidentView, RootView
 from ldlm_monitor.base.names import RUN_FINISHED, severity_rank
 from ldlm_monitor.base.snapshot import RunView
 from ldlm_monitor.base.text.sanitize import redact, run_path, shorten
 from ldlm_monitor.judge.core.headlines import headline_of_incident
+from ldlm_monitor.judge.incidents.folded_evidence import NONFINITE
+from ldlm_monitor.judge.incidents.short_causes import short_cause
 
 MAX_TEXT = 4000
 """Characters kept of a log line, an annotation and other long texts: more than Slack's longest text
@@ -87,6 +89,7 @@ class Story:
     empty if none is known; `why` are its reasons, and `confidence` is as in `IncidentView`. `rank`
     is the single rank that the incident names, if it does.
     `action`: the decision, and what to try. `headline`: what is known now, in one line.
+    `shared`: the first cause in the words in which that of other runs may be equal ("": unknown).
     """
 
     id: str
@@ -98,6 +101,7 @@ class Story:
     action: str
     rank: str | None = None
     headline: str = ""
+    shared: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +111,7 @@ class Message:
     `news` are the transitions that have not been sent yet, oldest first. `alerts` holds the
     latest transition of every alert of the group, those in `news` included. `place` is the
     receiver's reference to the first message; None before it, or if the receiver gives none.
+    `shared`: the first cause that all runs of a message about several have ("": unknown).
     `identity` is the same at every attempt to send these news; with `unsure` an earlier attempt
     may have arrived. `worst_sent` is the worst severity sent before ("": none). `flaps` counts
     the firings of the group's most frequent alert within the last hour.
@@ -123,6 +128,7 @@ class Message:
     unsure: bool = False
     worst_sent: str = ""
     flaps: int = 0
+    shared: str = ""
 
     @property
     def lead(self) -> Notification:
@@ -247,7 +253,13 @@ def story_of(view: IncidentView, run: RunView | None = None) -> Story:
         action=fit(view.advice, 2500),
         rank=None if root.rank is None or not known else str(root.rank),
         headline=fit(headline_of_incident(view, run).line(), MAX_LABEL),
+        shared=_shared(root) if known else "",
     )
+
+
+def _shared(root: RootView) -> str:
+    """The cause without its step, which a line about a NaN has."""
+    return root.kind if root.kind == NONFINITE else fit(short_cause(root), MAX_LABEL)
 
 
 Stored = TypeVar("Stored", Notification, Story)
