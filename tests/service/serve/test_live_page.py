@@ -42,7 +42,7 @@ def test_each_run_has_why_it_needs_a_look_and_what_to_do_the_worst_first(three: 
         "▲ WARNING train_20261121_083451 loss NaN or Inf at step 35 (over) → nothing to do finished"
     )
     assert fine.startswith("● HEALTHY train_20261121_083409 finished: ≈")
-    assert "3 runs: 3 ended" in page(three)
+    assert "3 runs: 1 CRITICAL, 1 WARNING, 1 ended" in page(three)
 
 
 def test_ages_count_from_the_page_and_carry_their_time_for_the_script(three: Snapshot) -> None:

@@ -1,6 +1,7 @@
 """The page at `/`: every run as it is now, the worst first. It is whole without its script."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cache
@@ -96,10 +97,13 @@ def _head(snapshot: Snapshot, title: str, now: float) -> str:
 
 
 def _summary(runs: Sequence[RunView]) -> str:
-    """How many runs there are of each health, and how many have ended: `2 CRITICAL, 9 HEALTHY`."""
-    going = [run.health for run in runs if run.ended_at is None]
-    counts = [f"{going.count(health)} {health}" for health in reversed(_LEVELS) if health in going]
-    ended = len(runs) - len(going)
+    """How many runs there are of each health, and how many of the healthy ones have ended:
+    `2 CRITICAL, 9 HEALTHY, 3 ended`.
+    """
+    ended = sum(run.ended_at is not None and run.health == "HEALTHY" for run in runs)
+    seen = Counter(run.health for run in runs)
+    seen["HEALTHY"] -= ended
+    counts = [f"{seen[health]} {health}" for health in reversed(_LEVELS) if seen[health]]
     over = [f"{ended} ended"] if ended else []
     return f"{counted(len(runs), 'run')}: {', '.join(counts + over)}" if runs else "no run yet"
 
