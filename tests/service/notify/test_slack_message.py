@@ -73,7 +73,7 @@ def test_a_link_leads_to_the_page_of_the_run(make_notification):
     assert f"Page of the run: {link}" in text.splitlines()
 
 
-def test_a_resolved_alert_says_how_long_it_lasted_and_asks_for_nothing(make_notification):
+def test_a_resolved_alert_says_from_when_to_when_it_was_and_asks_for_nothing(make_notification):
     fallback, blocks = slack_message(
         make_notification(
             state="resolved", reason="condition no longer holds", at=1_700_000_000.0 + 3725
@@ -84,7 +84,7 @@ def test_a_resolved_alert_says_how_long_it_lasted_and_asks_for_nothing(make_noti
     assert not any("What to do" in text for text in shown)
     assert shown[-1] == (
         "since 2023-11-14 22:13:20 UTC, resolved 2023-11-14 23:15:25 UTC"
-        " after 1h 2m (condition no longer holds)"
+        " (condition no longer holds)"
     )
 
 

@@ -13,6 +13,8 @@ from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.base.headline import Headline
 from ldlm_monitor.judge.core.headlines import headline_of, headline_of_many
 from ldlm_monitor.judge.core.monitor import Monitor
+from ldlm_monitor.service.notify.content import news_of, plain_text
+from ldlm_monitor.service.notify.message import from_transition, message_of
 from tests.judge.incidents.cascades import nccl_timeout
 from tests.service.daemon.failing_lines import OOM
 
@@ -122,6 +124,13 @@ FAILURES = {
         "✔ run-a finished: 3h 12m, loss 1",
     ),
 }
+
+
+def test_a_message_about_a_pause_that_is_over_has_one_duration_for_it() -> None:
+    run, lines, until, _ = FAILURES["recovery"]
+    over = from_transition(watched(run, lines, until)[0][-1])
+    title, text = plain_text(news_of(message_of(over)))
+    assert re.findall(r"after [^(]*", f"{title}\n{text}") == ["after 6m 41s "]
 
 
 GROWN = {

@@ -162,7 +162,7 @@ def _mark(change: Transition) -> str:
 def _of_end(change: Transition, run: RunView) -> Headline:
     """That a run finished, or of that alert's end, that it goes on, or is not shown any more."""
     if change.state in ("firing", "pending"):
-        known = _ended(run)
+        known = _ended(run, change.value)
         return known or Headline(mark=FINISHED_MARK, run=run.name, what="finished", joins=" ")
     mark, where = STATE_MARKS["ended"], ""
     if run.ended_at is None:
@@ -175,15 +175,19 @@ def _of_end(change: Transition, run: RunView) -> Headline:
     return Headline(mark=mark, run=run.name, what=what, where=where, since=change.active_at)
 
 
-def _ended(run: RunView) -> Headline | None:
-    """How a run without a reason for concern ended; None if it has not."""
+def _ended(run: RunView, took: float | None = None) -> Headline | None:
+    """How a run without a reason for concern ended; None if it has not.
+
+    `took`: for how many seconds it ran (0: unknown; None: by its start and end).
+    """
     if run.ended_at is None:
         return None
     if run.state != "finished":
         at = "" if run.step is None else f" at step {run.step}"
         mark = STATE_MARKS["ended"]
         return Headline(mark=mark, run=run.name, what=f"{run.state}{at}", since=run.ended_at)
-    took = None if run.started_at is None else run.ended_at - run.started_at
+    if took is None and run.started_at is not None:
+        took = run.ended_at - run.started_at
     loss = run.statistics.get("loss")
     facts = [
         *([] if not took else [run.about(run.started_at, run.ended_at) + duration(took)]),

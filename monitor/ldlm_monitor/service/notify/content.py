@@ -12,7 +12,7 @@ import re2
 
 from ldlm_monitor.base.headline import LINE, SEVERITY_MARKS, STATE_MARKS
 from ldlm_monitor.base.names import severity_rank
-from ldlm_monitor.base.text.format import compressed, duration, utc
+from ldlm_monitor.base.text.format import compressed, utc
 from ldlm_monitor.base.text.sanitize import shorten
 from ldlm_monitor.judge.core.headlines import headline_of_many
 from ldlm_monitor.service.notify.message import (
@@ -265,21 +265,17 @@ def _flapping(message: Message) -> tuple[str, ...]:
 
 
 def _times(alerts: Sequence[Notification]) -> str:
-    """When the alerts began; if the lead has ended, also when all had, after how long and why."""
+    """When the alerts began; if the lead has ended, also when all had, and why.
+
+    For how long is in the first line, which counts a stall from the last step.
+    """
     lead = min(alerts, key=weight)
     ends = [each.at for each in alerts if each.at is not None]
     if lead.state in ("firing", "pending"):
         return f"since {_moment(lead.started_at)}"
     since = f"since {_moment(min(each.started_at for each in alerts))}"
-    how = f"after {_lasted(alerts)} ({one_line(lead.reason)})"
-    return f"{since}, {lead.state} {_moment(max(ends))} {how}" if ends else since
-
-
-def _lasted(alerts: Sequence[Notification]) -> str:
-    ends = [each.at for each in alerts if each.at is not None]
-    if not ends:
-        return ""
-    return duration(max(0.0, max(ends) - min(each.started_at for each in alerts)))
+    how = one_line(lead.reason)
+    return f"{since}, {lead.state} {_moment(max(ends))} ({how})" if ends else since
 
 
 def _moment(time: float) -> str:
