@@ -22,7 +22,8 @@ from ldlm_monitor.service.cli.flags import hide_dash
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.glob("**/*.md"))]
+SKILL = ROOT / "skills/ldlm-monitor/SKILL.md"
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("**/*.md")), SKILL]
 _BLOCK = re.compile(r"^```(?:sh|bash|console)\n(.*?)^```", re.M | re.S)
 _COMMAND = re.compile(r"(?:^|[;&|(] *)(?:\S*/)?ldlm-monitor (?=\S)(.*)")
 _ENDS = {"|", ">", ">>", "2>", "2>&1", "&&", "||", ";", "&", "<"}
@@ -79,6 +80,7 @@ CODES = {
     "replay --rules": FAILED,
     "replay --truth": FAILED,
     "report": FAILED,
+    "wait-for examples": FAILED,
 }
 """Exit codes but 0: two of the three example runs failed; Ctrl-C ends what has no screen."""
 SHOWN = (b"083451", b"metrics on")
@@ -88,7 +90,14 @@ KEYS = {
     r"doctor \S+ --fix": ((b"[y/N]",), b"y\n"),
 }
 """Commands that need a terminal: what they show when they are ready, and what is typed then."""
-QUICK = {"docs/doctor.md", "docs/formats.md", "docs/index.md", "docs/prometheus.md", "docs/run.md"}
+QUICK = {
+    "skills/ldlm-monitor/SKILL.md",
+    "docs/doctor.md",
+    "docs/formats.md",
+    "docs/index.md",
+    "docs/prometheus.md",
+    "docs/run.md",
+}
 """Pages whose commands are run each time; those of the others take minutes altogether."""
 WRITTEN = re.compile(r"(?:>|-o|--plot|--sarif|--record|export) (\S+)")
 TRAIN = """for step in $(seq 1 250); do echo "step $step/250 loss 2.$((999 - step))"; sleep 0.002

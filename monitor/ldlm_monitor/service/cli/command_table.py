@@ -19,6 +19,7 @@ COMMANDS: tuple[str, ...] = (
     "rules:rules",
     "run:run",
     "setup:service",
+    "skill:skill",
     "run:stop",
     "wait_for:wait_for",
 )
