@@ -2,9 +2,10 @@
 
 Patterns are google-re2 on bytes, whose time is linear in the text. Bytes are read as
 Latin-1: invalid UTF-8 matches like other text, and every index is a byte index. In a
-pattern, `{{number}}` stands for `NUMBER`, `{{quantity}}` for `QUANTITY`, `{{nccl_warn}}` for
-the header of NCCL's warnings, and `{{lead}}` for what may precede words of an end. Patterns of
-this room bound the digits of integers: `\\d{1,18}` fits in 64 bits, `\\d{1,9}` in 32.
+pattern, `{{number}}` stands for `NUMBER`, `{{quantity}}` for `QUANTITY`, `{{nccl_warn}}` for the
+header of NCCL's warnings, `{{lead}}` for what may precede words of an end, and `{{clause}}`,
+`{{kept}}` and `{{kept_at}}` for the parts of words on a checkpoint. Patterns of this room bound
+the digits of integers: `\\d{1,18}` fits in 64 bits, `\\d{1,9}` in 32.
 """
 
 import re
@@ -133,12 +134,34 @@ _NCCL_WARN = (
 _LEAD = r"(?:[^\"'`(\n]{0,100}?(?:\(\w[\w./]{0,60}[ :]\d{1,6}\)[^\"'`(\n]{0,40}?)?[^\w\"'`(\n] *)?"
 """What a line may have before words of an end: no quote, as code has, and no parenthesis but the
 place in the code that loggers print, `(main.py 154)`."""
+_CLAUSE = r"\s*(?:[^\n]{0,200}?(?:[^\w\s\"'`]|\d|\b(?:and|successfully|INFO|DEBUG))\s*)?"
+"""The begin of a clause: of a text, or behind a mark but a quote. No word stands before it."""
+_KEPT = (
+    r"(?:(?:the|new|best|last|latest|final|current|full|intermediate|periodic|trained|training|merged"
+    r"|only|model|network|policy|agent|lora|adapter|generator|discriminator|actor|critic|encoder"
+    r"|decoder|optimizer)[ _-]){0,4}"
+    r"(?:check-?points?|ckpts?|models?|weights|snapshot|state[ _]dict|states?|network|policy"
+    r"|adapter)"
+)
+"""What trainers save, in their words."""
+_TO = r"\s+(?:successfully |locally )?(?:to|at|in|as|into|under|for|on|and|with|from)\b"
+_KEPT_AT = (
+    rf"\b(?:(?:\s*[:=>\x86\xe2\x92-]+|{_TO})[^\n]{{0,40}}?"
+    r"[\s'\"`](?P<path>[^\s'\"`,;:()]*[/.\\][^\s'\"`,;()]*\w)"
+    rf"|{_TO}(?:\s+\d|[^\n]{{0,40}}?\b(?:epoch|episode|batch|iter|update|(?:global[ _])?step)\w*"
+    rf"\W{{0,3}}\d)|{_TO}:?(?: [\w.'\"`-]+){{0,3}}\W*$"
+    r"|\s*(?:$|[!.;,(])|\s+['\"`]?[\w~$.-]*[/\\.]\w)"
+)
+"""What follows what is saved: its path, its step, or nothing more; no value of a setting."""
 # The abbreviations in the patterns of this room and of definition files.
 _PHRASES = {
     "{{number}}": NUMBER,
     "{{quantity}}": QUANTITY,
     "{{nccl_warn}}": _NCCL_WARN,
     "{{lead}}": _LEAD,
+    "{{clause}}": _CLAUSE,
+    "{{kept}}": _KEPT,
+    "{{kept_at}}": _KEPT_AT,
 }
 # The bytes of words, of numbers and of their units.
 _WORD_BYTES = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_+-."
