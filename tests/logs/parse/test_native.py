@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import tracemalloc
 
 import pytest
 from hypothesis import example, given
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from ldlm_monitor.base.chunk import Chunk, Origin
 from ldlm_monitor.base.records import SampleBlock
 from ldlm_monitor.logs.parse import Parser, clock_marks
+from ldlm_monitor.logs.parse.row_columns import shape_of
 from tests.logs.parse.python_alone import needs_native, python_alone
 from tests.logs.parse.test_rows import files
 
@@ -33,7 +35,7 @@ def read(path: str, data: bytes, cuts: tuple[int, ...] = ()) -> list[str]:
 
 
 def row(step: int, **more: object) -> str:
-    return json.dumps({"step": step, "loss": 1.5, **more}) + "\n"
+    return json.dumps({"step": step, "loss": 1.5} | more) + "\n"
 
 
 def assert_equal(path: str, data: bytes, cuts: tuple[int, ...] = ()) -> None:
@@ -53,6 +55,42 @@ _cuts = st.lists(st.integers(0, 1000), max_size=3)
 @given(files(), _cuts)
 def test_rows(data: bytes, numbers: list[int]) -> None:
     assert_equal(ROWS, data, behind_lines(data, b"\n", numbers))
+
+
+@st.composite
+def long_files(draw: st.DrawFn) -> bytes:
+    """More rows than one call reads, with what ends a call, a block, or a column of all rows."""
+    lines, step = list[str](), 0
+    for _ in range(draw(st.integers(1, 6))):
+        time = draw(st.sampled_from([None, 1.7e9, 1.6e9, 3.0]))
+        more: dict[str, object] = {} if time is None else {"time": time}
+        more |= draw(st.sampled_from([{}, {}, {"lr": 0.5}, {"lr": math.nan}, {"loss": 0.5}]))
+        every = draw(st.sampled_from([1, 1, 7, 100]))
+        for at in range(
+            draw(st.sampled_from([1, 2, 254, 255, 256, 257, 766, 767, 768, 769, 2000]))
+        ):
+            step += 1
+            lines.append(row(step, **(more if at % every == 0 else {})))
+        step -= draw(st.sampled_from([0, 0, 1, 500]))
+    return "".join(lines).encode()
+
+
+@given(long_files(), _cuts)
+def test_rows_of_many_calls(data: bytes, numbers: list[int]) -> None:
+    assert_equal(ROWS, data, behind_lines(data, b"\n", numbers))
+
+
+def test_a_stretch_of_few_rows_takes_memory_for_few() -> None:
+    """Else each row that ends one, as a NaN does, takes time for all that follow."""
+    shape = shape_of((("step", "number"), ("loss", "number")))
+    data = (row(1) + row(2) + row(3, loss=math.nan) + row(4) * 10_000).encode()
+    assert shape is not None
+    tracemalloc.start()
+    try:
+        assert len(shape.read(data, 0, 0)) == 2
+        assert tracemalloc.get_traced_memory()[1] < 20_000
+    finally:
+        tracemalloc.stop()
 
 
 _spelled = st.one_of(

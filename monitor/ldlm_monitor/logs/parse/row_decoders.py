@@ -11,7 +11,6 @@ import io
 import math
 import weakref
 from array import array
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, compress
@@ -27,6 +26,9 @@ ValueKind: TypeAlias = Literal["number", "str", "bool", "none", "step row"]
 Signature: TypeAlias = tuple[tuple[str, ValueKind], ...]
 """A row's keys in their order, each with the kind of its value."""
 
+_LEAST_ROOM, _MOST_ROOM = 256, 1024
+"""Rows of the first call of the compiled part, and of the last ones. A choice: more take memory,
+which is filled with zeros, for each stretch of few rows; fewer cost time for each call."""
 _FIELD_TYPES: dict[ValueKind, Any] = {  # what msgspec accepts as a value of each kind
     "number": float,
     "str": str,
@@ -54,9 +56,9 @@ class RowColumns:
     rows that the compiled part left to Python.
     """
 
-    offsets: Sequence[int]
+    offsets: list[int]
     stop: int
-    steps: Sequence[int] | None = None
+    steps: list[int] | None = None
     rises: bool = False
     full: dict[int, list[float]] = field(default_factory=dict)
     sparse: dict[int, dict[int, float]] = field(default_factory=dict)
@@ -149,58 +151,72 @@ class NativeRows:
         if not self._shape:
             raise MemoryError
         weakref.finalize(self, native.ldlm_row_shape_free, self._shape)
-        # Least bytes of a row: `"key":0,` for each key, and more.
-        self._least = sum(len(name) + 4 for name in names[: python.required])
 
     def read(self, data: bytes, start: int, base: int) -> RowColumns:
         """See `RowDecoder`."""
-        python, count, at, singly = self._python, 0, start, 0
-        room = (len(data) - start) // self._least + 1
-        cells, offsets = array("d", (0.0,)) * (room * len(python.keys)), array("q", (0,)) * room
+        found, room = RowColumns([], start, [], rises=True), _LEAST_ROOM
+        while self._read_more(found, data, base, room):
+            room = min(2 * room, _MOST_ROOM)
+        for index, cells in [*found.sparse.items()]:
+            if len(cells) in (0, len(found)):
+                del found.sparse[index]
+            if len(cells) == len(found):
+                found.full[index] = [*cells.values()]
+        return found
+
+    def _read_more(self, found: RowColumns, data: bytes, base: int, room: int) -> bool:
+        """Add up to `room` rows to those found; False if no more of them follow."""
+        python, count = self._python, 0
+        cells, offsets = array("d", bytes(8 * room * len(python.keys))), array("q", bytes(8 * room))
         first, stop = cells.buffer_info()[0], ctypes.c_int64()
-        while True:
+        while count < room:
             count += self._native.ldlm_rows_read(
-                self._shape, data, len(data), at, base, room - count, room,
+                self._shape, data, len(data), found.stop, base, room - count, room,
                 first + 8 * count, offsets.buffer_info()[0] + 8 * count, ctypes.byref(stop),
             )  # fmt: skip
-            at = stop.value
-            end = data.find(b"\n", at)
-            row = data[at:] if end < 0 else data[at:end]
+            found.stop = stop.value
+            if count == room:
+                break
+            end = data.find(b"\n", found.stop)
+            row = data[found.stop :] if end < 0 else data[found.stop : end]
             by_python = python.cells(row) if row else None
             if by_python is None:
                 break
             for index, cell in zip(python.numbers, by_python, strict=True):
                 cells[index * room + count] = cell
-            offsets[count] = base + at
-            at = len(data) if end < 0 else end + 1
-            count, singly = count + 1, singly + 1
-        found = RowColumns(offsets[:count].tolist(), at, singly=singly)
+            offsets[count] = base + found.stop
+            found.stop = len(data) if end < 0 else end + 1
+            count, found.singly = count + 1, found.singly + 1
         if count:
-            self._add_columns(found, cells, room)
-        return found
+            self._add_columns(found, cells, room, count)
+            found.offsets += offsets[:count].tolist()
+        return count == room
 
-    def _add_columns(self, found: RowColumns, cells: array[float], room: int) -> None:
-        """Add what was read into `cells`: columns of `room` numbers each."""
-        native, count, step = self._native, len(found), self._python.step
-        whole, first = array("q", (0,)) * count, cells.buffer_info()[0]
-        where = whole.buffer_info()[0]
+    def _add_columns(self, found: RowColumns, cells: array[float], room: int, count: int) -> None:
+        """Add `count` rows that were read into `cells`: columns of `room` numbers each."""
+        native, step, time, known = self._native, self._python.step, self._time, len(found)
+        whole, first = array("q", bytes(8 * count)), cells.buffer_info()[0]
+        where, width = whole.buffer_info()[0], 8 * room
+        for index, repeats in ((step, False), (time, True)):
+            if index is None:
+                continue
+            last = found.full[index][-1] if known else -math.inf
+            follows = last < cells[index * room] or (repeats and last == cells[index * room])
+            rises = native.ldlm_rows_rise(first + width * index, count, repeats)
+            found.rises = found.rises and follows and bool(rises)
         for index in self._python.numbers:
             start = index * room
-            if index >= self._python.required:
-                present = native.ldlm_rows_present(first + 8 * start, count, where)
-                if present < count:
-                    rows = whole[:present].tolist()
-                    if rows:
-                        found.sparse[index] = {row: cells[start + row] for row in rows}
-                    continue
-            found.full[index] = cells[start : start + count].tolist()
-        steps = first + 8 * room * step
-        if native.ldlm_rows_steps(steps, count, MAX_COUNT, where):
-            found.steps = whole.tolist()
-        rises, time = native.ldlm_rows_rise, self._time
-        found.rises = bool(rises(steps, count, 0)) and (
-            time is None or bool(rises(first + 8 * room * time, count, 1))
-        )
+            if index < self._python.required:
+                found.full.setdefault(index, []).extend(cells[start : start + count].tolist())
+                continue
+            present = native.ldlm_rows_present(first + 8 * start, count, where)
+            sparse = found.sparse.setdefault(index, {})
+            sparse.update((known + row, cells[start + row]) for row in whole[:present])
+        is_whole = native.ldlm_rows_steps(first + width * step, count, MAX_COUNT, where)
+        if found.steps is not None and is_whole:
+            found.steps += whole.tolist()
+        else:
+            found.steps = None
 
 
 def _msgspec_decoder(
