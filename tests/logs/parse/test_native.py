@@ -151,6 +151,12 @@ _number = st.one_of(
         ["0", "-0", "nan", "0.0%", "12.5%", "1/3", "2e-05", "1,2", "tensor(1.)", "07", ""]
     ),
 )
+_clock = st.one_of(
+    st.sampled_from(
+        ["59", "1:02:03<?", "1:2:3:<1", "1:2:3:4<1", "1::2<1", ":1<1", "1:<1", "<", ""]
+    ),
+    st.from_regex(r"[0-9]{1,20}(:[0-9]{0,11}){0,4}(<[0-9:?]{0,4})?", fullmatch=True),
+)
 _KEYS = ["Loss", "Loss", "Text", "Epoch", "Progress", "Grad", "lr", "loss", "New key", "x"]
 
 
@@ -169,7 +175,8 @@ def bars(draw: st.DrawFn) -> bytes:
                 f", {key}={draw(_number) if at else constant}" for at, key in enumerate(keys)
             )
             rate = draw(st.sampled_from(["15.92it/s", " 1.50s/it", "0.00it/s", "?it/s", "3.1ba/s"]))
-            shown = f"{step}/{total} [00:0{step % 10}<01:00, {rate}{items}]"
+            clock = draw(st.one_of(st.just(f"00:0{step % 10}<01:00"), _clock))
+            shown = f"{step}/{total} [{clock}, {rate}{items}]"
             bar = f"{description}: {100 * step // total:3d}%|##  | {shown}"
             end = draw(
                 st.sampled_from(
@@ -184,6 +191,9 @@ def bars(draw: st.DrawFn) -> bytes:
             "hello\r",
             "Epoch 2\n",
             "\r\r",
+            "State: FAILED (exit code 1)\r",
+            "All done!\r",
+            "Epoch 2\r",
         ]
         written += draw(st.lists(st.sampled_from(between), max_size=1))
     return "".join(written).encode()
@@ -193,6 +203,21 @@ def bars(draw: st.DrawFn) -> bytes:
 @example(b"Training:   0%|  | 1/9 [00:00<00:37, 15.9it/s, Epoch=0/1, Loss=1.0]\r" * 3, [])
 def test_bars(data: bytes, numbers: list[int]) -> None:
     assert_equal(LOG, data, behind_lines(data, b"\r\n", numbers))
+
+
+@given(bars())
+@example(b"10%|#| 1/10 [00:01<00:09, 1.0it/s]\rState: FAILED (exit code 1)\r\n")
+def test_bars_that_come_one_by_one_give_the_records_of_the_whole_file(data: bytes) -> None:
+    assert records_of(data.splitlines(keepends=True)) == records_of([data])
+
+
+def records_of(pieces: list[bytes]) -> list[str]:
+    parser, found, offset, line = Parser(), list[str](), 0, 1
+    for piece in pieces:
+        chunk = Chunk(LOG, (1, 1, 0), offset, line, piece)
+        found += map(repr, parser.feed(chunk, Origin("r"), 0.0))
+        offset, line = offset + len(piece), line + chunk.newlines
+    return [*found, *map(repr, parser.finish(LOG))]
 
 
 @given(bars(), st.lists(st.tuples(st.integers(0), st.integers(0, 255)), max_size=6))
@@ -211,6 +236,7 @@ def repaint(step: int, end: str = "\r") -> str:
 
 @given(bars())
 @example("".join(map(repaint, (1, 2, 3), "\n\r\r")).encode())
+@example("".join(map(repaint, (1, 2, 3), "\r\r\r")).replace("9<", "9:1:<").encode())
 def test_the_clock_that_bars_show(data: bytes) -> None:
     with python_alone():
         python = clock_marks(data, 7)

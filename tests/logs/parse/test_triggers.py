@@ -79,6 +79,29 @@ def test_packaged_triggers_hit_the_same_in_several_databases_as_each_alone():
     assert len({index for _, index in alone}) > len(triggers) * 0.8
 
 
+def test_a_line_hits_the_same_between_carriage_returns_as_in_a_line_of_its_own():
+    scanner = Scanner(triggers.compiled().databases)
+    for line in filter(bytes.strip, examples().splitlines()):
+        hit = {expression for _, expression in scanner.scan(line + b"\n")}
+        between = {expression for _, expression in scanner.scan(b"3/9\r" + line + b"\rx\n")}
+        assert hit <= between, line
+
+
+@pytest.mark.parametrize(
+    ("trigger", "data", "ends"),
+    [
+        (r"(?i)^a", b"A\rab\n", [1, 3]),
+        (r"x|^a", b"b\rax", [3, 4]),
+        (r"[^b$]\^", b"a^\rb^", [2]),
+        (r"\\[^b]", b"\\a\r", [2]),
+        (r"a(?:\d|$)", b"a\rab\ra1\na", [2, 7, 9]),
+        (r"^a", b"2026-01-01T00:00:00.0Z stdout F a", [33]),
+    ],
+)
+def test_wherever_it_stands_a_sign_of_a_records_end_is_one(trigger, data, ends):
+    assert sorted({end for end, _ in hits([trigger], data)}) == ends
+
+
 @pytest.mark.parametrize("mark", MARKS)
 def test_a_trigger_with_a_mark_is_found_among_many(mark):
     many = [f"some words of {number}" for number in range(100)]

@@ -63,8 +63,11 @@ _PHRASES = {"{{loss}}": _LOSS, "{{glog}}": _GLOG}  # the abbreviations in trigge
 _FEW = 64
 """Most triggers that share one database whatever their bytes: Hyperscan's Teddy matcher compares so
 few literals all at once, the short ones too."""
+_BRACKETS = r"\[\^?\]?(?:\\.|\[:\w+:\]|[^\]\\])*\]"
 # For `mark_of`: a trigger's character classes, which match other bytes too.
-_CLASS = re.compile(r"(?<!\\)\[\^?\]?(?:\\.|\[:\w+:\]|[^\]\\])*\]")
+_CLASS = re.compile(rf"(?<!\\){_BRACKETS}")
+_ASSERTIONS = re.compile(rf"\\.|{_BRACKETS}|[\^$]")  # and what may hold a `^` or `$` of its own
+_ENDS = {"^": r"(?:^|\r| std(?:out|err) F )", "$": r"(?:$|\r)"}
 _GROUP = re.compile(r"(?<!\\)\((?:\\.|[^()\\])*\)")  # can be optional or have alternatives
 _NEEDED = re.compile(r"(?:\\([{%+*])|(%))(?![?*{])")  # a byte of `MARKS` that is not optional
 
@@ -314,11 +317,10 @@ def _database(
 
 
 def _expression(trigger: str) -> bytes:
-    """The Hyperscan expression of a trigger; `^` is the start of a record.
+    """The Hyperscan expression of a trigger; `^` and `$` are the ends of a record.
 
-    A record begins after a bare `\\r` and after a container's prefix, too.
+    A record begins and ends at a bare `\\r`, too, and begins after a container's prefix.
     """
     for name, phrase in _PHRASES.items():
         trigger = trigger.replace(name, phrase)
-    start = r"(?:^|\r| std(?:out|err) F )"
-    return (start + trigger[1:] if trigger.startswith("^") else trigger).encode()
+    return _ASSERTIONS.sub(lambda found: _ENDS.get(found[0], found[0]), trigger).encode()
