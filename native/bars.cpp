@@ -90,19 +90,17 @@ bool read_head(const char*& at, const char* end, Span& head) {
     return true;
 }
 
-// `MM:SS` or `H:MM:SS` before `<` or `,` as seconds.
+// `SS`, `MM:SS` or `H:MM:SS` before `<` or `,` as seconds.
 bool read_elapsed(const char*& at, const char* end, double& seconds) {
     int64_t total = 0, part = 0;
-    for (int parts = 1; parts <= 3; ++parts) {
+    for (int parts = 1;; ++parts) {
         const char* const begin = at;
         if (!read_count(at, end, part) || at - begin > 9) return false;
         total = total * 60 + part;
-        if (at == end) return false;
-        if (*at != ':') break;
-        ++at;
+        if (parts == 3 || !skip(at, end, ':')) break;
     }
     seconds = double(total);
-    return *at == '<' || *at == ',';
+    return at < end && (*at == '<' || *at == ',');
 }
 
 // `01:02<03:04`

@@ -31,6 +31,8 @@ const Words numbers = {"0",    "-0",   "1",      "2.5",    "-3.25e-7", "1e400", 
 const Words pieces = {"{", "}", "\"", ":", ",", "\n", "\r", "%|", "|", " [", "]", "=", "/", "<", "it/s",
                       "s/it", "\\", "\x1b", "\xff", " ", "\"step\"", "99999999999999999999", "0"};
 
+const Words clocks = {"00:01<00:09", "1:02:03<4:05:06", "59<1", "1:2:3:<", "1:2:3:", "1:2:3:4<", "1:", "<"};
+
 std::string row() {
     return "{\"step\": " + std::to_string(below(100)) + ", \"loss\": " + one_of(numbers) +
            (below(2) ? ", \"mode\": \"x\"" : "") + ", \"lr\":" + one_of(numbers) + "}\n";
@@ -38,7 +40,7 @@ std::string row() {
 
 std::string bar() {
     const std::string step = std::to_string(below(100));
-    return "Training:  " + step + "%|##| " + step + "/100 [00:01<00:09, 1.5it/s, Loss=" +
+    return "Training:  " + step + "%|##| " + step + "/100 [" + (below(4) ? "00:01<00:09" : one_of(clocks)) + ", 1.5it/s, Loss=" +
            one_of(numbers) + ", Epoch=" + one_of(numbers) + "]\r";
 }
 
