@@ -13,7 +13,7 @@ from typing import Any
 from ldlm_monitor import __version__
 
 _LIBRARY = Path(__file__).with_name("libldlm.native")
-_SOURCES = Path(__file__).parents[3] / "native"  # only in a checkout
+_MONITOR, _CHECKOUT = Path(__file__).parents[2:4]  # unless the package is installed
 
 _P, _N, _T = ctypes.c_void_p, ctypes.c_int64, ctypes.c_char_p
 _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
@@ -36,8 +36,8 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 def library() -> ctypes.PyDLL | None:
     """The compiled part; None where Python does all.
 
-    One that is older than its sources is not used: `sh setup.sh` compiles it anew. Its functions
-    keep the interpreter's lock, so that no two threads are in one of them.
+    A checkout's that is older than its sources is not used: `sh setup.sh` compiles it anew. Its
+    functions keep the interpreter's lock, so that no two threads are in one of them.
     """
     if os.environ.get("LDLM_NATIVE") == "0" or not _LIBRARY.exists() or _is_old():
         return None
@@ -52,8 +52,10 @@ def library() -> ctypes.PyDLL | None:
 
 
 def _is_old() -> bool:
+    if _MONITOR.name != "monitor" or not (_CHECKOUT / "hatch_build.py").is_file():
+        return False
     made = _LIBRARY.stat().st_mtime_ns
-    return any(each.stat().st_mtime_ns > made for each in _SOURCES.glob("*.[ch]*"))
+    return any(each.stat().st_mtime_ns > made for each in (_CHECKOUT / "native").glob("*.[ch]*"))
 
 
 def version_line() -> str:
