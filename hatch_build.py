@@ -3,10 +3,12 @@
 import os
 import platform
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -50,17 +52,27 @@ class Metadata(MetadataHookInterface):
 class Compiled(BuildHookInterface):
     """Compiles `native/` where a C++ compiler is, unless LDLM_NATIVE=0; else Python does all.
 
-    CXX names the compiler. A wheel with the compiled part is one of its platform.
+    A checkout's library is kept in place while no source is newer. A wheel gets one of its own, and
+    is one of its platform.
     """
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Called by hatchling before it makes a wheel; `version` is `editable` for a checkout's."""
-        library = compiled(Path(self.root))
-        if library is None or version == "editable":
+        if version == "editable":
+            compile_in_place(Path(self.root))
+            return
+        self._folder = tempfile.TemporaryDirectory()
+        library = Path(self._folder.name, LIBRARY.name)
+        if not compiled(Path(self.root), library):
             return
         build_data["tag"] = f"py3-none-{platform_tag()}"
         build_data["pure_python"] = False
         build_data["force_include"][str(library)] = str(LIBRARY)
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Called by hatchling when the wheel is made."""
+        if version != "editable":
+            self._folder.cleanup()
 
 
 def platform_tag() -> str:
@@ -72,29 +84,63 @@ def platform_tag() -> str:
     return here.replace("linux", f"manylinux_{version.replace('.', '_')}", 1)
 
 
-def compiled(root: Path) -> Path | None:
-    """The compiled part, made anew if a source is newer; None without it."""
-    compiler = shutil.which(os.environ.get("CXX") or "c++") or shutil.which("g++")
-    if compiler is None or os.environ.get("LDLM_NATIVE") == "0":
-        return None
-    library, sources = root / "monitor" / LIBRARY, sorted((root / "native").glob("*.[ch]*"))
-    newest = max(each.stat().st_mtime_ns for each in sources)
+def compile_in_place(root: Path) -> None:
+    """Make a checkout's library anew if a source is newer, and remove one that fails to compile."""
+    library = root / "monitor" / LIBRARY
+    newest = max((each.stat().st_mtime_ns for each in sources(root)), default=0)
     if library.exists() and library.stat().st_mtime_ns >= newest:
-        return library
+        return
     # In place in one step: a process may have the old one loaded.
     made = library.with_suffix(f".{os.getpid()}")
-    static = STATIC if sys.platform == "linux" else ()
-    units = [each for each in sources if each.suffix == ".cpp"]
-    command = [compiler, *FLAGS, *static, "-o", made, *units]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-    if done.returncode == 0:
+    if compiled(root, made):
         made.replace(library)
-        return library
-    made.unlink(missing_ok=True)
-    library.unlink(missing_ok=True)
-    why = next((line for line in done.stderr.splitlines() if "error" in line), "no reason given")
-    print(f"ldlm-monitor: without the compiled part: {compiler} failed: {why}", file=sys.stderr)
-    return None
+    elif os.environ.get("LDLM_NATIVE") != "0":
+        library.unlink(missing_ok=True)
+
+
+def compiled(root: Path, library: Path) -> bool:
+    """Compile the sources below `root` to `library`; False where that is not wanted, or fails."""
+    if os.environ.get("LDLM_NATIVE") == "0":
+        return False
+    command, why = compiler()
+    units = [each for each in sources(root) if each.suffix == ".cpp"]
+    if not units:
+        why = f"no sources in {root / 'native'}"
+    if not why:
+        static = STATIC if sys.platform == "linux" else ()
+        done = subprocess.run(
+            [*command, *FLAGS, *static, "-o", library, *units],
+            capture_output=True, text=True, errors="replace", check=False,
+        )  # fmt: skip
+        if done.returncode == 0:
+            return True
+        library.unlink(missing_ok=True)
+        lines = done.stderr.splitlines()
+        said = next((line for line in lines if "error" in line), "no reason given")
+        why = f"{shlex.join(command)} failed: {said}"
+    print(f"ldlm-monitor: without the compiled part: {why}", file=sys.stderr)
+    return False
+
+
+def sources(root: Path) -> list[Path]:
+    """The sources of the compiled part, and their headers."""
+    return sorted((root / "native").glob("*.[ch]*"))
+
+
+def compiler() -> tuple[list[str], str]:
+    """The command of the C++ compiler: that of CXX, which may have flags, or the system's.
+
+    Without one the second text says why.
+    """
+    named = os.environ.get("CXX", "")
+    try:
+        words = shlex.split(named)
+    except ValueError as error:
+        return [], f"CXX is no command ({error}): {named}"
+    if words:
+        return words, "" if shutil.which(words[0]) else f"no C++ compiler {words[0]}, as CXX has it"
+    found = shutil.which("c++") or shutil.which("g++")
+    return ([found], "") if found else ([], "no C++ compiler (c++ or g++; CXX names another)")
 
 
 def package_page(root: Path, source: str) -> str:
@@ -120,4 +166,4 @@ def requirement(name: str, root: Path, version: str) -> str:
 
 
 if __name__ == "__main__":  # setup.sh: pip would not show what the compiler says
-    compiled(Path(__file__).parent)
+    compile_in_place(Path(__file__).parent)

@@ -72,8 +72,8 @@ for file in ./*/pyproject.toml; do
 done
 # The compiled part is optional: without a compiler Python does its work, slower.
 if [ "${LDLM_NATIVE:-}" != 0 ]; then
-    command -v "${CXX:-c++}" >/dev/null 2>&1 || ! can_install || apt_install g++ ||
-        echo "setup.sh: no C++ compiler; without the compiled part" >&2
+    command -v "${CXX:-c++}" >/dev/null 2>&1 || [ -n "${CXX:-}" ] || ! can_install ||
+        apt_install g++ || true # hatch_build.py says what it lacks
     "$venv/bin/python" hatch_build.py
 fi
 install "$@"

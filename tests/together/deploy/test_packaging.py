@@ -220,6 +220,10 @@ def test_the_installed_wheel_says_whether_the_compiled_part_is_in_use(
     wheels: Path, tmp_path: Path, set_to: str, said: str
 ) -> None:
     pip_into(tmp_path / "venv", "--no-deps", "--find-links", wheels, "ldlm-monitor")
+    (package,) = (tmp_path / "venv").glob("lib/python*/site-packages")
+    for name in ("hatch_build.py", "native/newer.h"):  # another project's, not its sources
+        (package.parent / name).parent.mkdir(exist_ok=True)
+        (package.parent / name).touch()
     done = subprocess.run(
         [tmp_path / "venv/bin/ldlm-monitor", "--version"],
         env=os.environ | {"LDLM_NATIVE": set_to},
@@ -257,6 +261,54 @@ def test_a_change_of_a_source_compiles_the_compiled_part_anew(sources: Path) -> 
     assert library.stat().st_ino != first
 
 
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        ("no-such-compiler -O1", "no C++ compiler no-such-compiler, as CXX has it"),
+        ("", "no C++ compiler (c++ or g++; CXX names another)"),
+        ("'c++", "CXX is no command (No closing quotation): 'c++"),
+        ("env c++ -DOURS", ""),
+    ],
+)
+def test_cxx_is_a_command_with_its_flags(sources: Path, named: str, said: str) -> None:
+    for source in (sources / "native").glob("*.cpp"):
+        source.write_text("#ifndef OURS\n#error without the flag\n#endif\n" + source.read_text())
+    environment = {"CXX": named} if named else {"CXX": "", "PATH": ""}
+    stated = compile_in(sources, **environment).stderr
+    assert stated == (said and f"ldlm-monitor: without the compiled part: {said}\n")
+    assert (sources / "monitor" / LIBRARY).exists() == (not said)
+
+
+def test_missing_sources_cost_a_line(sources: Path) -> None:
+    shutil.rmtree(sources / "native")
+    said = f"ldlm-monitor: without the compiled part: no sources in {sources / 'native'}\n"
+    assert compile_in(sources).stderr == said
+
+
+@pytest.mark.parametrize(("set_to", "compiled"), [("1", True), ("0", False)])
+def test_a_wheel_of_a_checkout_ships_no_library_that_lies_in_it(
+    unpacked: Path, tmp_path: Path, set_to: str, compiled: bool
+) -> None:
+    checkout = tmp_path / "checkout"
+    shutil.copytree(unpacked, checkout, symlinks=True)
+    stale = checkout / "monitor" / LIBRARY
+    stale.write_bytes(b"of older sources")
+    os.utime(stale, (2**31, 2**31))
+    for ignored in checkout.glob(".gitignore"):
+        ignored.unlink()
+    command = [sys.executable, "-m", "hatchling", "build", "--directory", str(tmp_path / "out")]
+    environment = os.environ | {"LDLM_NATIVE": set_to}
+    subprocess.run(command, cwd=checkout, env=environment, check=True, capture_output=True)
+    (built,), (packed,) = ((tmp_path / "out").glob(each) for each in ("*.whl", "*.tar.gz"))
+    assert built.name.endswith("-none-any.whl") == (not compiled)
+    with zipfile.ZipFile(built) as archive:
+        libraries = [archive.read(each) for each in archive.namelist() if "libldlm" in each]
+    assert [each[1:4] for each in libraries] == [b"ELF"] * compiled
+    with tarfile.open(packed) as archive:
+        assert not [each for each in archive.getnames() if "libldlm" in each]
+    assert stale.read_bytes() == b"of older sources"
+
+
 def test_a_compiler_that_fails_costs_a_line_and_not_the_installation(sources: Path) -> None:
     (sources / "native/rows.cpp").write_text("#error of our own\n")
     said = compile_in(sources).stderr
@@ -266,11 +318,8 @@ def test_a_compiler_that_fails_costs_a_line_and_not_the_installation(sources: Pa
     assert not (sources / "monitor" / LIBRARY).exists()
 
 
-@pytest.mark.parametrize("how", [{"CXX": "no-such-compiler", "PATH": ""}, {"LDLM_NATIVE": "0"}])
-def test_without_a_compiler_or_where_it_is_not_wanted_nothing_is_compiled(
-    sources: Path, how: dict[str, str]
-) -> None:
-    assert compile_in(sources, **how).stderr == ""
+def test_where_it_is_not_wanted_nothing_is_compiled(sources: Path) -> None:
+    assert compile_in(sources, LDLM_NATIVE="0").stderr == ""
     assert not (sources / "monitor" / LIBRARY).exists()
 
 
