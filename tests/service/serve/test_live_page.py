@@ -9,7 +9,7 @@ import pytest
 from ldlm_monitor.base.snapshot import CurveView, ReasonView, RunView, Snapshot
 from ldlm_monitor.finished.playback.log_replay import Replay
 from ldlm_monitor.service.config import Settings
-from ldlm_monitor.service.serve.live_page import live_page
+from ldlm_monitor.service.serve.live_page import EVERY_SECONDS, Rows, live_page
 
 EXAMPLES = Path(__file__).parents[3] / "examples/train_logs"
 
@@ -131,3 +131,25 @@ def test_the_page_asks_no_other_server_and_has_two_hundred_runs_in_little(three:
     assert len(rows(text)) == 200
     assert not re.search(r"(?:src|href|action)=\"?(?:https?:)?//", text)
     assert len(text) < 300_000
+
+
+def test_the_rows_of_a_snapshot_are_made_once_for_all_who_ask_at_its_time(three: Snapshot) -> None:
+    made = Rows(str)
+    first = made.of(three, 100.0)
+    assert made.of(three, 100.0 + EVERY_SECONDS / 2) is first
+    assert made.of(three, 100.0 + EVERY_SECONDS) is not first, "its ages are older"
+    assert made.of(three.model_copy(), 100.0 + EVERY_SECONDS) is not first
+    text = live_page(three, str, 101.0, made=made).decode()
+    assert 'data-now="101.000"' in text
+    assert text == live_page(three, str, 101.0, made=Rows(str)).decode()
+
+
+def test_a_filter_of_the_address_hides_rows_that_other_words_find_again(three: Snapshot) -> None:
+    text = page(three, words="indexerror STEP 119")
+    assert len(rows(text.replace("<li hidden data-row", "<li data-row"))) == 3
+    (crashed,) = rows(text)
+    assert "train_20261121_083515" in crashed
+    assert "no run has these words" not in re.sub(r"<li data-none hidden>[^<]*", "", text)
+    nothing = page(three, words="nosuchword")
+    assert rows(nothing) == []
+    assert "<li data-none>no run has these words" in nothing

@@ -1,13 +1,15 @@
 """The page at `/`: every run as it is now, the worst first. It is whole without its script."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cache
-from html import escape
+from html import escape, unescape
 from importlib.resources import files
 from itertools import pairwise
+from threading import Lock
 from typing import Final, get_args
 
 from ldlm_monitor.base.headline import Headline
@@ -39,6 +41,8 @@ _MARKS: Final = {
     "CRITICAL": "◆",
 }
 """Shapes beside the words of a health, for those who see no colours."""
+_TAG: Final = re.compile(r"<[^>]*>")
+_HIDDEN: Final = "<li hidden"
 _LINKS: Final = ("metrics", "api/v1/runs", "api/v1/alerts", "api/v1/incidents", "-/ready")
 
 
@@ -52,6 +56,26 @@ def policy() -> str:
     return script_policy(live_script(), connects=True)
 
 
+class Rows:
+    """The rows of the last snapshot, made once for all who ask within `EVERY_SECONDS`: each page
+    is asked for anew at the same change.
+    """
+
+    def __init__(self, redact: Callable[[str], str], up: str = "") -> None:
+        self._redact, self._up = redact, up
+        self._lock = Lock()
+        self._made: tuple[Snapshot, float, Sequence[str]] | None = None
+
+    def of(self, snapshot: Snapshot, now: float) -> Sequence[str]:
+        """The rows of a snapshot, with ages as of `now` (Unix seconds) or shortly before."""
+        with self._lock:
+            made = self._made
+            if made is None or made[0] is not snapshot or not 0 <= now - made[1] < EVERY_SECONDS:
+                rows = [*_rows(snapshot, self._redact, now, self._up)]
+                self._made = made = snapshot, now, rows
+        return made[2]
+
+
 def live_page(
     snapshot: Snapshot,
     redact: Callable[[str], str],
@@ -59,15 +83,18 @@ def live_page(
     *,
     words: str = "",
     up: str = "",
+    made: Rows | None = None,
 ) -> bytes:
     """The page as HTML at `now` (Unix seconds; None: the snapshot's time).
 
-    `words`: only runs that have all of them; `up` leads from the page's folder to the root.
+    `words`: only runs that have all of them are shown, which the script does by the same text, so
+    that other words find the others; `up` leads from the page's folder to the root. `made` keeps
+    the rows for the next page (None: nothing does).
     """
     now = snapshot.at if now is None else now
-    rows = [*_rows(snapshot, redact, now, up)]
     wanted = words.lower().split()
-    shown = [row for text, row in rows if all(word in text for word in wanted)]
+    rows = [_sifted(row, wanted) for row in (made or Rows(redact, up)).of(snapshot, now)]
+    shown = any(not row.startswith(_HIDDEN) for row in rows)
     title = _summary(snapshot.runs)
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -81,8 +108,8 @@ def live_page(
         f'<main data-now="{now:.3f}" data-every="{EVERY_SECONDS:g}"'
         f' data-stream="{up}api/v1/stream">'
         f"{_head(snapshot, title, now)}"
-        f'<ul class="runs">{"".join(shown)}'
-        f"<li data-none{' hidden' * bool(shown)}>{_nothing(snapshot)}</li></ul>"
+        f'<ul class="runs">{"".join(rows)}'
+        f"<li data-none{' hidden' * shown}>{_nothing(snapshot)}</li></ul>"
         f"{_inputs(snapshot.inputs, redact)}</main>"
         f"<footer>{_links(up)}</footer><script>{live_script()}</script></body></html>\n"
     ).encode("utf-8", "replace")
@@ -108,10 +135,15 @@ def _summary(runs: Sequence[RunView]) -> str:
     return f"{counted(len(runs), 'run')}: {', '.join(counts + over)}" if runs else "no run yet"
 
 
-def _rows(
-    snapshot: Snapshot, redact: Callable[[str], str], now: float, up: str
-) -> Iterator[tuple[str, str]]:
-    """The text of each run by which it is found, and its row, the worst first."""
+def _sifted(row: str, wanted: Sequence[str]) -> str:
+    """The row, hidden unless its text (`textContent` for the script) has all words."""
+    text = unescape(_TAG.sub("", row)).lower() if wanted else ""
+    is_found = all(word in text for word in wanted)
+    return row if is_found else row.replace("<li", _HIDDEN, 1)
+
+
+def _rows(snapshot: Snapshot, redact: Callable[[str], str], now: float, up: str) -> Iterator[str]:
+    """A row for each run, the worst first."""
     alerts: dict[str, list[AlertView]] = {}
     incidents: dict[str, list[IncidentView]] = {}
     for alert in snapshot.alerts:
@@ -126,11 +158,8 @@ def _rows(
         def shown(text: str) -> str:
             return plain(redact(text), _SHOWN)
 
-        name = shown(run.name)
-        why = _why(run, found, shown)
-        text = f"{name} {run.state} {run.health} {why}".lower()
-        link = f'<a href="{escape(up + run_path(run.name)[1:])}">{escape(name)}</a>'
-        yield text, _row(run, link, why, _spark(curve), now)
+        link = f'<a href="{escape(up + run_path(run.name)[1:])}">{escape(shown(run.name))}</a>'
+        yield _row(run, link, _why(run, found, shown), _spark(curve), now)
 
 
 def _place(run: RunView, now: float) -> tuple[float | str, ...]:

@@ -81,6 +81,7 @@ class Routes:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._redact = pages.cached(site.redact)
+        self._rows = {up: live_page.Rows(self._redact, up) for up in ("", "../")}
         self._blocking_slots = asyncio.Semaphore(MAX_BLOCKING)
         self._routes: list[Route] = []
         self._streams = 0
@@ -152,7 +153,9 @@ class Routes:
     def _live_page(self, request: Request, up: str = "") -> Response:
         words = request.query_params.get("q", "")[:MAX_WORDS]
         snapshot = self._site.snapshot()
-        page = live_page.live_page(snapshot, self._redact, time.time(), words=words, up=up)
+        page = live_page.live_page(
+            snapshot, self._redact, time.time(), words=words, up=up, made=self._rows[up]
+        )
         headers = {"Content-Security-Policy": f"{live_page.policy()}; frame-ancestors 'none'"}
         return Response(page, headers=headers, media_type="text/html")
 
