@@ -48,11 +48,14 @@ def faults(blocks: list[dict[str, Any]]) -> list[str]:
 
 NAMED = re.compile(r"NcclTimeout firing(?: \(critical\))?(?: ×\d+)?: (r\w*) ranks? ([\d,-]+)")
 
+ALONE = re.compile(r"\*Run\*\\n`(r\w*)`.*?\*Rank\*\\n`(\d+)`")  # facts of a message about one alert
+
 
 def named(message: dict[str, Any]) -> set[tuple[str, int]]:
     """The (run, rank) that a Slack message names."""
     found: set[tuple[str, int]] = set()
-    for run, ranks in NAMED.findall(json.dumps(message, ensure_ascii=False)):
+    text = json.dumps(message, ensure_ascii=False)
+    for run, ranks in (*NAMED.findall(text), *ALONE.findall(text)):
         for span in ranks.split(","):
             low, _, high = span.partition("-")
             found |= {(run, rank) for rank in range(int(low), int(high or low) + 1)}
