@@ -3,7 +3,7 @@
 from typing import Final
 
 from ldlm_monitor.base.incident_view import View
-from ldlm_monitor.base.text.sanitize import ELLIPSIS, shorten
+from ldlm_monitor.base.text.sanitize import ELLIPSIS, redact, shorten
 
 LINE: Final = 80  # characters of a line that a phone's lock screen shows
 _NAME: Final = 20  # characters of a long run's name that are kept. A choice: both ends differ
@@ -35,17 +35,26 @@ class Headline(View):
     joins: str = ": "
 
     def line(self, limit: int = LINE) -> str:
-        """The line in `limit` characters: of a long name the middle is cut, of `what` the end."""
+        """The line in `limit` characters: of a long name the middle is cut, of `what` the end.
+
+        Its parts are redacted before they are cut: half a secret is not recognised. The whole line
+        must not be: after a run `x-key`, any cause would be the value of a key.
+        """
+        run, what = _clean(self.run), _clean(self.what)
         fixed = len(self.mark) + 1 + len(self.joins) + len(self.where)
-        tail = f" → {self.todo}" if self.todo else ""
-        room = limit - fixed - len(tail) - len(self.what)
-        name = self.run if len(self.run) <= max(room, _NAME) else middle_cut(self.run, _NAME)
+        tail = f" → {_clean(self.todo)}" if self.todo else ""
+        room = limit - fixed - len(tail) - len(what)
+        name = run if len(run) <= max(room, _NAME) else middle_cut(run, _NAME)
         left = limit - fixed - len(name)
-        kept = max(left - len(self.what), min(_TODO, left - min(len(self.what), _LEAST)), 0)
+        kept = max(left - len(what), min(_TODO, left - min(len(what), _LEAST)), 0)
         tail = shorten(tail, kept)
-        what = shorten(self.what, max(left - len(tail), 1))
-        head = f"{self.mark} {name}{self.joins}" if self.run else f"{self.mark} "
+        what = shorten(what, max(left - len(tail), 1))
+        head = f"{self.mark} {name}{self.joins}" if run else f"{self.mark} "
         return f"{head}{what}{self.where}{tail}"
+
+
+def _clean(text: str) -> str:
+    return " ".join(redact(text).split())
 
 
 def middle_cut(text: str, limit: int) -> str:

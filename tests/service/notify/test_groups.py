@@ -259,6 +259,14 @@ def test_that_a_run_goes_on_after_its_end_is_sent_to_who_got_the_end(channel, st
     assert slack.sent() == []
 
 
+def test_an_end_beside_trouble_of_the_run_is_not_counted_as_more_of_it(channel):
+    slack = channel()
+    slack.add("NonFiniteLoss", headline="🔴 r1: loss NaN")
+    slack.add("RunFinished", value=11520.0, severity="info", labels={"severity": "info"})
+    (both,) = slack.sent()
+    assert news_of(both).title == "r1: loss NaN"
+
+
 def test_who_asks_for_warnings_alone_gets_no_end_of_a_run(channel):
     slack = channel(min_severity="warning")
     labels = {"severity": "info"}

@@ -133,6 +133,23 @@ def test_a_message_about_a_pause_that_is_over_has_one_duration_for_it() -> None:
     assert re.findall(r"after [^(]*", f"{title}\n{text}") == ["after 6m 41s "]
 
 
+KEY_ERROR = (
+    "Traceback (most recent call last):",
+    '  File "train.py", line 9, in <module>',
+    "KeyError: 'lr'",
+)
+
+
+def test_what_a_run_is_called_hides_nothing_of_what_happened_and_secrets_stay_hidden() -> None:
+    """`x-key: KeyError` has the form of a key with its value."""
+    lines = (*steps(1, 80), *((81.0, line) for line in KEY_ERROR))
+    over = from_transition(watched("x-key", lines, 120.0)[0][0])
+    title, _ = plain_text(news_of(message_of(over)))
+    assert title.startswith("🔴 x-key: KeyError: 'lr' at step 80")
+    secret = Headline(mark="🔴", run="a", what="refused HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyz0123")
+    assert secret.line(40) == "🔴 a: refused HF_TOKEN=[redacted]"
+
+
 GROWN = {
     "recovery": None,
     "NCCL timeout": "🔴 nccl-7b: rank 3 did not join _REDUCE_SCATTER_BASE #7753 at step 60"

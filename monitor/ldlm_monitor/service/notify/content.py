@@ -11,7 +11,7 @@ from typing import Final
 import re2
 
 from ldlm_monitor.base.headline import LINE, SEVERITY_MARKS, STATE_MARKS
-from ldlm_monitor.base.names import severity_rank
+from ldlm_monitor.base.names import RUN_FINISHED, severity_rank
 from ldlm_monitor.base.text.format import compressed, utc
 from ldlm_monitor.base.text.sanitize import shorten
 from ldlm_monitor.judge.core.headlines import headline_of_many
@@ -138,11 +138,12 @@ def _alone(message: Message, each: Notification) -> Content:
 def _first_line(message: Message, shown: Sequence[Notification]) -> tuple[str, str]:
     """Mark and title: the line of the worst of the alerts, and the names of others that fire."""
     if message.is_of_many:
-        line = one_line(_of_many(message.alerts, message.shared))
+        line = _of_many(message.alerts, message.shared)
     else:
         lead = min(shown, key=weight)
-        line = one_line(_line(lead, message.story))
-        others = {each.alert for each in shown if each.state == lead.state} - {lead.alert}
+        line = _line(lead, message.story)
+        others = {each.alert for each in shown if each.state == lead.state}
+        others -= {lead.alert, RUN_FINISHED}  # no trouble
         named = f" +{len(others)}: {', '.join(sorted(others))}"
         if others:
             is_short = len(line) + len(named) <= LINE
@@ -156,7 +157,8 @@ def _line(each: Notification, story: Story | None) -> str:
     is_of_it = story is not None and story.id == each.incident and story.headline
     if story is not None and is_of_it and each.state == "firing" and _is_failure(each):
         return story.headline
-    return each.headline or f"{_mark(each)} {each.run}: {each.alert} {each.state}"
+    named = f"{_mark(each)} {one_line(each.run)}: {one_line(each.alert)} {each.state}"
+    return each.headline or named
 
 
 def _is_failure(each: Notification) -> bool:
@@ -168,7 +170,7 @@ def _of_many(alerts: Sequence[Notification], cause: str) -> str:
     lead = min(alerts, key=weight)
     severity = lead.severity if lead.state == "firing" else ""
     own = [each for each in alerts if each.alert == lead.alert]
-    runs = dict.fromkeys(each.run for each in own if each.state == lead.state)
+    runs = dict.fromkeys(one_line(each.run) for each in own if each.state == lead.state)
     starts = [each.started_at for each in own]
     total = len({each.run for each in own})
     within = max(starts) - min(starts)

@@ -210,7 +210,7 @@ def from_transition(transition: Transition, external_url: str | None = None) -> 
         named=transition.wants_rank,
         health=transition.health,
         link=page_of(transition.labels, external_url) if external_url else "",
-        headline=fit(transition.headline, MAX_LABEL),
+        headline=shorten(transition.headline, MAX_LABEL),  # its parts are redacted already
     )
 
 
@@ -252,7 +252,7 @@ def story_of(view: IncidentView, run: RunView | None = None) -> Story:
         ),
         action=fit(view.advice, 2500),
         rank=None if root.rank is None or not known else str(root.rank),
-        headline=fit(headline_of_incident(view, run).line(), MAX_LABEL),
+        headline=headline_of_incident(view, run).line(),
         shared=_shared(root) if known else "",
     )
 
