@@ -98,6 +98,7 @@ def test_of_many_alerts_twelve_are_listed_and_those_held_back_wait_for_nobody(
     visit.show(
         *(alert(f"New{number:02}", at=NOW) for number in range(15)),
         alert("Watchdog", severity="none"),
+        alert("RunFinished", severity="info", at=NOW),
     )
     acks = [{"alert": f"New{number:02}", "labels": alert("x").labels} for number in range(14)]
     visit.context.held_back = {"acks": acks}
@@ -106,6 +107,7 @@ def test_of_many_alerts_twelve_are_listed_and_those_held_back_wait_for_nobody(
     assert "and 3 more" in shown
     assert "1 alert to acknowledge" in shown
     assert "Watchdog" not in shown
+    assert "RunFinished" not in shown
 
 
 def test_a_digest_fits_a_narrow_screen(read_all: Snapshot) -> None:

@@ -82,7 +82,7 @@ def test_an_alert_leads_to_its_very_line(shown: Shown) -> None:
     async def steps(screen: Screen) -> None:
         await screen.press("3")
         text = await screen.until("TrainingCrashed", "Read the first traceback")
-        assert "4 firing" in text
+        assert "2 firing" in text
         await screen.press("enter")
         text = await screen.until("Traceback (most recent call last)")
         (row,) = [line for line in text.splitlines() if line.startswith("▶")]
@@ -374,7 +374,7 @@ def test_the_palette_knows_the_pages(shown: Shown) -> None:
     async def steps(screen: Screen) -> None:
         await screen.press("ctrl+p")
         await screen.press(*"alerts", "enter")
-        await screen.until("4 firing", "to do")
+        await screen.until("2 firing", "to do")
 
     on_screen(shown.source, steps)
 

@@ -18,7 +18,7 @@ from ldlm_monitor.screen.keys import Key, keys
 from ldlm_monitor.screen.page_context import (
     HeldBack,
     OpenLog,
-    is_for_people,
+    is_trouble,
     severity_of,
     whole_duration,
 )
@@ -36,13 +36,15 @@ class AlertItem:
 def items(snapshot: Snapshot, held_back: HeldBack) -> list[AlertItem]:
     """Firing, then pending alerts, each the worst and newest first; then ended, newest first."""
     active = sorted(
-        filter(is_for_people, snapshot.alerts),
+        filter(is_trouble, snapshot.alerts),
         key=lambda a: (a.state != "firing", -severity_rank(severity_of(a)), -a.active_at),
     )
     return [AlertItem(alert.name, alert, suppression(alert, held_back)) for alert in active] + [
         AlertItem(passed.alert, passed, passed.reason)
         for passed in reversed(snapshot.transitions)
-        if passed.state not in ("pending", "firing") and passed.previous == "firing"
+        if passed.state not in ("pending", "firing")
+        and passed.previous == "firing"
+        and is_trouble(passed)
     ]
 
 
@@ -83,7 +85,7 @@ class AlertsPage(DetailPage[AlertItem]):
     @classmethod
     def badge(cls, snapshot: Snapshot) -> int:
         """The number of firing alerts."""
-        return sum(a.state == "firing" and is_for_people(a) for a in snapshot.alerts)
+        return sum(a.state == "firing" and is_trouble(a) for a in snapshot.alerts)
 
     def look(self) -> None:
         """Show the alerts of the last snapshot."""

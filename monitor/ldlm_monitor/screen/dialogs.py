@@ -14,7 +14,7 @@ from ldlm_monitor.screen.alert_page import items
 from ldlm_monitor.screen.draw import STATE_STYLE, Line, StyledSpan, labelled, safe
 from ldlm_monitor.screen.hold_back import suppression
 from ldlm_monitor.screen.keys import help_rows
-from ldlm_monitor.screen.page_context import PageContext, is_for_people, severity_of, whole_duration
+from ldlm_monitor.screen.page_context import PageContext, is_trouble, severity_of, whole_duration
 from ldlm_monitor.screen.widgets import RowList
 
 _KEY_CELLS = 14  # of keys in the help: `Shift+left right` is broken, all others fit
@@ -130,7 +130,7 @@ class Digest(ScrolledText):
             alert
             for alert in context.snapshot.alerts
             if alert.state == "firing"
-            and is_for_people(alert)
+            and is_trouble(alert)
             and not suppression(alert, context.held_back)
         ]
 

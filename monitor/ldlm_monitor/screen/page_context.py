@@ -9,7 +9,7 @@ from textual.message import Message
 from textual.worker import get_current_worker
 
 from ldlm_monitor.base.alert import Transition
-from ldlm_monitor.base.names import RATES, severity_rank
+from ldlm_monitor.base.names import RATES, RUN_FINISHED, severity_rank
 from ldlm_monitor.base.queries import Source
 from ldlm_monitor.base.records import Position
 from ldlm_monitor.base.snapshot import AlertView, CurveView, RunView, Snapshot
@@ -146,7 +146,7 @@ def whole_duration(seconds: float | None) -> str:
 
 def alerts_of(run: str, alerts: Iterable[AlertView]) -> list[AlertView]:
     """The firing alerts of the run with this name, the worst severity first."""
-    firing = (each for each in alerts if each.state == "firing" and is_for_people(each))
+    firing = (each for each in alerts if each.state == "firing" and is_trouble(each))
     found = [alert for alert in firing if alert.labels.get("run") == run]
     return sorted(found, key=lambda alert: -severity_rank(severity_of(alert)))
 
@@ -156,6 +156,9 @@ def severity_of(alert: AlertView | Transition) -> str:
     return alert.labels.get("severity", "")
 
 
-def is_for_people(alert: AlertView) -> bool:
-    """False for a watchdog (severity `none`), which always fires to show that alerting works."""
-    return severity_of(alert) != "none"
+def is_trouble(alert: AlertView | Transition) -> bool:
+    """False for a watchdog (severity `none`), which always fires to show that alerting works, and
+    for the news that a run has finished, which its state shows.
+    """
+    name = alert.alert if isinstance(alert, Transition) else alert.name
+    return severity_of(alert) != "none" and name != RUN_FINISHED
