@@ -139,6 +139,14 @@ def test_the_same_alert_of_many_runs_within_seconds_is_one_message(channel):
     assert news_of(message).title == ("167 runs stalled within 1s: storage, or the monitor itself")
 
 
+def test_of_many_stalls_no_cause_is_guessed_where_one_is_seen_to_hang(channel):
+    slack = channel()
+    for number in range(5):
+        slack.add("TrainingStalled", run=f"r{number}", verdict="hung" if number == 2 else "silent")
+    (message,) = slack.sent()
+    assert news_of(message).title == "5 runs stalled within 1s"
+
+
 def test_of_an_alert_of_many_runs_the_first_two_are_sent_at_once_and_others_together(channel):
     slack = channel()
     slack.add("NonFiniteLoss", run="a")

@@ -136,7 +136,8 @@ def headline_of_many(
 ) -> Headline:
     """That `alert` fires, or with no severity is over, of `runs`; `of`: how many had it in all.
 
-    `within`: seconds between the first and the last. `cause`: the first one of all ("": unknown).
+    `within`: seconds between the first and the last. `cause`: the first one of all, or
+    what is seen of one that stalled ("": unknown).
     """
     going, over = _OF_MANY.get(alert, (f"with {alert}", f"without {alert} again"))
     count = f"{len(runs)} runs" if len(runs) == of else f"{len(runs)} of {of} runs"
@@ -144,7 +145,7 @@ def headline_of_many(
     what = f"{count} {going} within {duration(max(within, 1.0))}"
     if not severity:
         mark, what = STATE_MARKS["resolved"], f"{count} {over}"
-    is_shared = severity and alert == STALL_ALERT and len(runs) > _FEW
+    is_shared = severity and alert == STALL_ALERT and len(runs) > _FEW and not cause
     names = ", ".join(runs) if len(runs) <= _FEW else ""
     why = cause if alert in _WITHOUT_CAUSE and severity else ""
     why = "storage, or the monitor itself" if is_shared else why

@@ -174,7 +174,8 @@ def _of_many(alerts: Sequence[Notification], cause: str) -> str:
     starts = [each.started_at for each in own]
     total = len({each.run for each in own})
     within = max(starts) - min(starts)
-    found = headline_of_many(lead.alert, severity, [*runs], of=total, within=within, cause=cause)
+    known = cause or next((each.verdict for each in own if each.verdict not in ("", "silent")), "")
+    found = headline_of_many(lead.alert, severity, [*runs], of=total, within=within, cause=known)
     return found.line()
 
 

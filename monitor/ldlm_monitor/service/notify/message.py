@@ -45,6 +45,7 @@ class Notification:
     `reason` says why the state changed, such as `no data`. `value` is that of the rule. `named`:
     `rank` is the incident's, and not of the rule's series. `health`: the run's, when it was made.
     `link`: the URL of the run's page ("": none). `headline`: what happened, in one line.
+    `verdict`: what host and log show of a stalled run, in a word ("": nothing).
     """
 
     __pydantic_config__: ClassVar = ConfigDict(ser_json_inf_nan="strings")
@@ -74,6 +75,7 @@ class Notification:
     health: str = ""
     link: str = ""
     headline: str = ""
+    verdict: str = ""
 
     @property
     def is_over_with_run(self) -> bool:
@@ -210,6 +212,7 @@ def from_transition(transition: Transition, external_url: str | None = None) -> 
         named=transition.wants_rank,
         health=transition.health,
         link=page_of(transition.labels, external_url) if external_url else "",
+        verdict=fit(annotations.get("verdict", ""), MAX_LABEL),
         headline=shorten(transition.headline, MAX_LABEL),  # its parts are redacted already
     )
 
