@@ -12,6 +12,7 @@ _TODO: Final = 24  # characters of `todo`, with its arrow, that stay beside more
 
 SEVERITY_MARKS: Final = {"critical": "🔴", "error": "🟠", "warning": "🟡", "info": "🔵"}
 STATE_MARKS: Final = {"resolved": "✅", "ended": "⏹️", "unknown": "❔", "pending": "⏳"}
+ARROW: Final = " → "  # from what happened to what to do
 FINISHED_MARK: Final = "✔"
 """A line's first character: a colour for a firing alert's severity, a shape for other states."""
 
@@ -34,6 +35,11 @@ class Headline(View):
     since: float | None = None
     joins: str = ": "
 
+    @property
+    def tail(self) -> str:
+        """What to do, as the end of a line; "" where nothing is."""
+        return f"{ARROW}{self.todo}" if self.todo else ""
+
     def line(self, limit: int = LINE) -> str:
         """The line in `limit` characters: of a long name the middle is cut, of `what` the end.
 
@@ -42,7 +48,7 @@ class Headline(View):
         """
         run, what = _clean(self.run), _clean(self.what)
         fixed = len(self.mark) + 1 + len(self.joins) + len(self.where)
-        tail = f" → {_clean(self.todo)}" if self.todo else ""
+        tail = redact(self.tail)
         room = limit - fixed - len(tail) - len(what)
         name = run if len(run) <= max(room, _NAME) else middle_cut(run, _NAME)
         left = limit - fixed - len(name)

@@ -19,7 +19,7 @@ from textual.color import Color
 
 _LONGEST = 4000  # characters kept of a line: wider than any screen, and a bound for hostile logs
 # ASCII for characters of our own texts and usual logs; the keys are what NFKD returns.
-_PLAIN = {"–": "-", "—": "-", "×": "x", "μ": "u", "→": ">", "≈": "~", "“": '"', "”": '"', "’": "'"}
+_PLAIN = {"–": "-", "—": "-", "×": "x", "μ": "u", "→": "->", "≈": "~", "“": '"', "”": '"', "’": "'"}
 _MARKS = range(0x300, 0x370)  # combining diacritical marks (Unicode), which NFKD splits off
 
 

@@ -6,7 +6,7 @@ from typing import get_args
 
 from rich.cells import cell_len, set_cell_size
 
-from ldlm_monitor.base.headline import Headline
+from ldlm_monitor.base.headline import ARROW, Headline
 from ldlm_monitor.base.snapshot import Health, RunView, Snapshot
 from ldlm_monitor.judge.core.headlines import headline_of
 from ldlm_monitor.screen.draw import Glyphs, fit, safe
@@ -24,7 +24,7 @@ def why(run: RunView, snapshot: Snapshot) -> Headline:
 
 def row_text(found: Headline, width: int, glyphs: Glyphs) -> str:
     """What, where and what to do in `width` cells: the place stays; of `what` at least a half."""
-    arrow = " → " if glyphs.braille else " -> "
+    arrow = safe(ARROW, glyphs)
     what, where, todo = (safe(each, glyphs) for each in (found.what, found.where, found.todo))
     sure = safe(found.sure, glyphs)
     free = width - cell_len(where)

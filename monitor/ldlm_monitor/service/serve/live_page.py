@@ -175,8 +175,7 @@ def _place(run: RunView, now: float) -> tuple[float | str, ...]:
 def _why(run: RunView, found: Headline | None, shown: Callable[[str], str]) -> str:
     if found is None:
         return run.unjudged()
-    todo = f" → {found.todo}" if found.todo else ""
-    return shown(f"{found.what}{found.where}{run.others if run.reasons else ''}{todo}")
+    return shown(f"{found.what}{found.where}{run.others if run.reasons else ''}{found.tail}")
 
 
 def _row(run: RunView, link: str, why: str, spark: str, now: float) -> str:
