@@ -64,6 +64,15 @@ def test_it_follows_the_runs_and_a_restart_without_a_request_elsewhere(
                 "document.getElementById('filter').dispatchEvent(new Event('input'))"
             )
             assert await browser.value(SHOWN) == "bad"
+            filtered = f"http://127.0.0.1:{port}/?q=critical"
+            await browser.call("Page.navigate", url=filtered)
+            await browser.until(f"document.getElementById('live') && {SHOWN} === 'bad'")
+            await browser.value("document.getElementById('filter').value = 'good'")
+            await browser.value(
+                "document.getElementById('filter').dispatchEvent(new Event('input'))"
+            )
+            assert await browser.value(SHOWN) == "good", "the address leaves nothing out"
+            await browser.value("document.getElementById('filter').value = 'critical'")
             for width in (390, 1280):
                 await browser.call(
                     "Emulation.setDeviceMetricsOverride", width=width, height=800,
@@ -74,7 +83,9 @@ def test_it_follows_the_runs_and_a_restart_without_a_request_elsewhere(
             await browser.until("document.getElementById('live').textContent.startsWith('no')")
             daemon = await asyncio.to_thread(served, start, port)
             await browser.until("document.getElementById('live').textContent === 'live'")
-            assert await browser.value(SHOWN) == "bad", "the filter stays"
+            await browser.until(
+                f"{SHOWN} === 'bad'"
+            )  # the filter stays, once the log is read again
             await browser.call("Page.navigate", url=f"http://127.0.0.1:{port}/runs/bad")
             await browser.until(
                 "document.querySelector('main[data-now] h2')?.textContent === 'bad'"
