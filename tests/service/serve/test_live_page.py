@@ -9,7 +9,7 @@ import pytest
 from ldlm_monitor.base.snapshot import CurveView, ReasonView, RunView, Snapshot
 from ldlm_monitor.finished.playback.log_replay import Replay
 from ldlm_monitor.service.config import Settings
-from ldlm_monitor.service.serve.live_page import EVERY_SECONDS, Rows, live_page
+from ldlm_monitor.service.serve.live_page import EVERY_SECONDS, RowsOfPage, live_page
 
 EXAMPLES = Path(__file__).parents[3] / "examples/train_logs"
 
@@ -134,14 +134,14 @@ def test_the_page_asks_no_other_server_and_has_two_hundred_runs_in_little(three:
 
 
 def test_the_rows_of_a_snapshot_are_made_once_for_all_who_ask_at_its_time(three: Snapshot) -> None:
-    made = Rows(str)
+    made = RowsOfPage(str)
     first = made.of(three, 100.0)
     assert made.of(three, 100.0 + EVERY_SECONDS / 2) is first
     assert made.of(three, 100.0 + EVERY_SECONDS) is not first, "its ages are older"
     assert made.of(three.model_copy(), 100.0 + EVERY_SECONDS) is not first
     text = live_page(three, str, 101.0, made=made).decode()
     assert 'data-now="101.000"' in text
-    assert text == live_page(three, str, 101.0, made=Rows(str)).decode()
+    assert text == live_page(three, str, 101.0, made=RowsOfPage(str)).decode()
 
 
 def test_a_filter_of_the_address_hides_rows_that_other_words_find_again(three: Snapshot) -> None:

@@ -56,7 +56,7 @@ def policy() -> str:
     return script_policy(live_script(), connects=True)
 
 
-class Rows:
+class RowsOfPage:
     """The rows of the last snapshot, made once for all who ask within `EVERY_SECONDS`: each page
     is asked for anew at the same change.
     """
@@ -83,7 +83,7 @@ def live_page(
     *,
     words: str = "",
     up: str = "",
-    made: Rows | None = None,
+    made: RowsOfPage | None = None,
 ) -> bytes:
     """The page as HTML at `now` (Unix seconds; None: the snapshot's time).
 
@@ -93,7 +93,7 @@ def live_page(
     """
     now = snapshot.at if now is None else now
     wanted = words.lower().split()
-    rows = [_sifted(row, wanted) for row in (made or Rows(redact, up)).of(snapshot, now)]
+    rows = [_sifted(row, wanted) for row in (made or RowsOfPage(redact, up)).of(snapshot, now)]
     shown = any(not row.startswith(_HIDDEN) for row in rows)
     title = _summary(snapshot.runs)
     return (

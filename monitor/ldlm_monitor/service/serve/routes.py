@@ -81,7 +81,7 @@ class Routes:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._redact = pages.cached(site.redact)
-        self._rows = {up: live_page.Rows(self._redact, up) for up in ("", "../")}
+        self._rows = {up: live_page.RowsOfPage(self._redact, up) for up in ("", "../")}
         self._blocking_slots = asyncio.Semaphore(MAX_BLOCKING)
         self._routes: list[Route] = []
         self._streams = 0
