@@ -320,3 +320,27 @@ def test_rows_with_a_key_of_any_length_are_read_one_by_one() -> None:
     row: dict[str, object] = {"step": 1, "loss": 2.5, "a" * MAX_KEY: 1.0}
     assert signature(row) is not None
     assert signature({**row, "a" * (MAX_KEY + 1): 1.0}) is None
+
+
+@pytest.mark.parametrize(
+    ("row", "names"),
+    [
+        ({"train_mean_nll": 2.5, "test/nll": 1.5}, {"loss", "eval_loss"}),
+        ({"nll": 2.5, "num_loss_tokens": 7}, {"loss", "num_loss_tokens"}),
+        ({"loss": 2.5, "nll": 1.5}, {"loss", "nll"}),
+        ({"loss_text": 2.5, "ce": 1.5}, {"loss_text", "ce"}),
+        ({"nll": 2.5, "ce": 1.5}, {"loss", "ce"}),
+        ({"valid_nll": 2.5, "lr": 1.5}, {"eval_loss", "learning_rate"}),
+    ],
+)
+def test_what_a_loss_measures_is_the_loss_of_rows_without_one(
+    row: dict[str, float], names: set[str]
+) -> None:
+    """As columns and one by one."""
+    lines = [json.dumps({"step": step} | row).encode() + b"\n" for step in range(9)]
+    found = blocks_of(b"".join(lines))
+    assert isinstance(found[-1], SampleBlock)
+    columns = [*found[-1].samples()]
+    alone, _ = one_by_one(b"".join(lines))
+    assert {frozenset(each.values) for each in columns} == {frozenset(names)}
+    assert described(alone[-len(columns) :]) == described([*columns])

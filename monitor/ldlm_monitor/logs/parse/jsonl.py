@@ -32,6 +32,7 @@ from ldlm_monitor.logs.parse.vocabulary import (
     is_metric,
     is_training,
     measure,
+    measured_losses,
     plain,
     put,
 )
@@ -173,6 +174,8 @@ def metrics(row: dict[str, Any], place: RecordPlace) -> Sample | None:
             _add(values, key, value)
         if len(values) >= _MAX_ITEMS:
             break
+    for name, loss in measured_losses(values).items():
+        values[loss] = values.pop(name)
     # A loss that is null or a word takes no step away.
     if not values and (step is None or not any(is_metric(key[:MAX_KEY]) for key in row)):
         return None

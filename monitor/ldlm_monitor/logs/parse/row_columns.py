@@ -23,7 +23,14 @@ from ldlm_monitor.logs.parse.event_rules import RecordPlace
 from ldlm_monitor.logs.parse.jsonl import EARLIEST, LATEST, STEPS, TIMES
 from ldlm_monitor.logs.parse.named_rows import named_value, names_split
 from ldlm_monitor.logs.parse.row_decoders import RowColumns, Signature, ValueKind, row_decoder
-from ldlm_monitor.logs.parse.vocabulary import EVALUATIONS, MAX_KEY, TRAINING, is_known, measure
+from ldlm_monitor.logs.parse.vocabulary import (
+    EVALUATIONS,
+    MAX_KEY,
+    TRAINING,
+    is_known,
+    measure,
+    measured_losses,
+)
 
 MAX_KEYS = 256
 """Most keys of rows read as columns. A choice: msgspec searches linearly, so that more are slow."""
@@ -166,7 +173,8 @@ def _names(signed: Signature, taken: tuple[int | None, ...]) -> list[tuple[int, 
             raise ValueError(_ONE_BY_ONE)
         if kind == "number" and index not in taken:
             names[name] = index
-    return [(index, name) for name, index in names.items()]
+    losses = measured_losses(names)
+    return [(index, losses.get(name, name)) for name, index in names.items()]
 
 
 def _rising(block: SampleBlock) -> list[SampleBlock]:

@@ -164,6 +164,18 @@ def measured_loss(key: str) -> str | None:
     return "loss" if EVALUATIONS.isdisjoint(words) else "eval_loss"
 
 
+def measured_losses(names: Iterable[str]) -> dict[str, str]:
+    """Canonical names for those of a row that name what a loss measures, where none names a loss.
+
+    The first of each kind counts: `train_mean_nll` is then the `loss`, `test_nll` the `eval_loss`.
+    """
+    names = [*names]
+    if any(is_loss(name) or name == "eval_loss" for name in names):
+        return {}
+    found = ((loss, name) for name in names if (loss := measured_loss(name)) is not None)
+    return {name: loss for loss, name in dict(reversed([*found])).items()}
+
+
 def is_loss(name: str) -> bool:
     """Whether a canonical name is the loss of a training or a part of it."""
     return name == "loss" or (name.startswith("loss_") and name != "loss_scale")
