@@ -116,6 +116,22 @@ def test_a_rollback_is_before_the_loss_that_stays_none_and_not_before_one_that_p
     assert decision.skip_steps[1] == 131
 
 
+def test_checkpoints_saved_after_a_nan_hide_none_that_was_saved_before_it() -> None:
+    """A loop that trains on, or that `--on nan=stop` lets save at its end."""
+    lines = [*steps(1, 30), SAVED.format(30), *steps(31, 35)]
+    for number in range(36, 76):
+        lines += [*steps(number, number, "NaN"), SAVED.format(number)]
+    decision = Log().write(lines).run.decision
+    assert decision is not None
+    assert (decision.rollback_step, decision.skip_steps) == (30, (36, 36))
+
+
+def test_a_checkpoint_saved_after_an_early_nan_is_none_to_go_back_to() -> None:
+    log = Log().write([*steps(1, 3), *steps(4, 9, "NaN"), SAVED.format(9), *steps(10, 10, "NaN")])
+    assert log.run.decision is not None
+    assert (log.run.decision.rule, order(log.run)) == ("early_nan", "STOP")
+
+
 def test_epochs_are_no_first_steps() -> None:
     epochs = [f"Epoch {epoch}/100 loss 2.{99 - epoch}" for epoch in range(1, 16)]
     log = Log().write([*epochs, *(f"Epoch {epoch}/100 loss nan" for epoch in range(16, 20))], 60.0)

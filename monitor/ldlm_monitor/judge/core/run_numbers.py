@@ -56,7 +56,7 @@ def numbers_of(run: TrainingRun) -> Numbers:
     # Of a log without steps, each row may be an epoch.
     has_steps = run.progress.step is not None
     is_early = curve is not None and has_steps and _begins(curve) and sound < EARLY
-    return "early" if is_early and not run.progress.checkpoints else "lasting"
+    return "early" if is_early and not run.progress.sound else "lasting"
 
 
 def has_skipped_many(run: TrainingRun) -> bool:
@@ -95,7 +95,7 @@ def rollback(run: TrainingRun) -> tuple[int | None, tuple[int, int] | None]:
         sound -= 1
     last = curve.steps[bad]
     first = min(curve.steps[sound] + 1 if sound >= 0 else last, last)
-    saved = [step for step in run.progress.checkpoints if step < first]
+    saved = [step for step in run.progress.sound if step < first]
     # A loss that is no number may come of the update before it, after which the newest was saved.
     sure = [step for step in saved if step < first - 1] or saved
     return max(sure, default=None), (first, last)

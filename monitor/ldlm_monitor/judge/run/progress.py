@@ -43,7 +43,8 @@ class Progress:
     `rank_steps`: the last step of each rank that logs its own. `meshes`: coordinates of ranks in
     the dimensions of parallelism. `skipped`: the last steps that
     were skipped, as reported. `taken`: the steps of the present launch in its logs, also over
-    epochs that each count their own. `checkpoints`: the steps of the last checkpoints, rising.
+    epochs that each count their own. `checkpoints`: the steps of the last checkpoints, rising;
+    `sound`: of the last that are to go back to.
     `saved`: how many were saved, the last one to `saved_to` ("": the log has no path).
     """
 
@@ -57,6 +58,7 @@ class Progress:
         self._skipped_before = 0  # by earlier launches
         self.skipped: deque[int] = deque(maxlen=_SKIPPED)
         self.checkpoints: deque[int] = deque(maxlen=_CHECKPOINTS)
+        self.sound: deque[int] = deque(maxlen=_CHECKPOINTS)
         self.saved, self.saved_to = 0, ""
         self._step: tuple[ValueSource, int] | None = None
         self._leader: int | None = None
@@ -135,13 +137,19 @@ class Progress:
         self._recent.clear()
         self._durations.pause()
 
-    def save_checkpoint(self, path: str = "") -> None:
-        """Store that a checkpoint was saved at the present step, once for several reports."""
+    def save_checkpoint(self, path: str = "", *, sound: bool = True) -> None:
+        """Store that a checkpoint was saved at the present step, once for several reports.
+
+        `sound`: no update before it used a number that is not finite and has not passed.
+        """
         self.saved_to = path or self.saved_to
         if self.step is None:
             return
-        while self.checkpoints and self.checkpoints[-1] > self.step:
-            self.checkpoints.pop()
+        for kept in (self.checkpoints, self.sound):
+            while kept and kept[-1] > self.step:
+                kept.pop()
+        if sound and self.step not in self.sound:
+            self.sound.append(self.step)
         if not self.checkpoints or self.checkpoints[-1] != self.step:
             self.checkpoints.append(self.step)
             self.saved += 1

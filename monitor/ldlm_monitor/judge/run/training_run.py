@@ -361,7 +361,8 @@ class TrainingRun:
         elif event.kind == "skipped_step":
             self.progress.skip(event.fields.get("step"))
         elif "saved" in meaning.words:
-            self.progress.save_checkpoint(str(event.fields.get("path") or ""))
+            path = str(event.fields.get("path") or "")
+            self.progress.save_checkpoint(path, sound=not any(self.values.lost()))
         self.findings.add(event)
         counted = event.kind == _NONFINITE and self.values.observe_nonfinite(event, judged)
         if self.life.observe_event(event, at):
