@@ -148,6 +148,23 @@ class HealthCallback:
             steps.add_values(values)
 
     @_not_compiled
+    def should_stop(self, step: Any = None) -> bool:
+        """Whether the loop is to save and end at this step, because the monitor asks for it.
+
+        That is `ldlm-monitor run --on nan=stop`. Ask on every rank, after the same steps; the
+        request names a step that is still to come, so all of them stop at the same one. `step`:
+        None for the last one. It looks at a number in memory alone.
+        """
+        steps = self._steps
+        if steps is None or not steps.is_live:
+            return False
+        try:
+            return steps.should_stop(step)
+        except Exception as error:  # noqa: BLE001 no error of the callback may stop the training
+            self._hurt(error)
+            return False
+
+    @_not_compiled
     def phase(self, name: str) -> Phase:
         """A context manager: within it the rank is in this phase.
 

@@ -56,6 +56,8 @@ class HealthKerasCallback(Adapter, Callback):
         self._batch = batch
         values = {str(name): value for name, value in (logs or {}).items() if name != "step"}
         self._health.on_step(self._step, lr=self._rate, batch=batch, epoch=self._epoch, **values)
+        if self._health.should_stop(self._step):
+            self.model.stop_training = True
 
     @harmless
     def on_test_begin(self, logs: Any = None) -> None:

@@ -62,6 +62,8 @@ class HealthLightningCallback(Adapter, Callback):
             means["loss"] *= trainer.accumulate_grad_batches
         rate = trainer.optimizers[0].param_groups[0]["lr"] if trainer.optimizers else None
         health.on_step(self._step, lr=rate, batch=batch_idx, epoch=trainer.current_epoch, **means)
+        if health.should_stop(self._step):
+            trainer.should_stop = True
 
     @harmless
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:

@@ -3,8 +3,8 @@
 The page is a file of 4 KiB. The loop writes into it at each step and phase, by a system call: what
 the kernel has then stays readable when the process is killed, or hangs in a library that holds the
 interpreter's lock. No memory is mapped, because who empties a mapped file ends the process. All
-numbers are little-endian, like the processors that train. The page contains `IDENTITY`, which is
-written once at the start, and at byte 1024 `BEAT`.
+numbers are little-endian, like the processors that train. The page contains `IDENTITY`, of which
+`heeds_stop` alone changes after the start, and at byte 1024 `BEAT`.
 
 `BEAT` begins and ends with a sequence number (u64), which its only writer counts up where it
 writes the whole of it; of a step in the same phase it writes number and time alone. It is copied
@@ -33,7 +33,7 @@ from ldlm_callback.rows import whole
 SIZE = 4096  # bytes: a block of most disks
 MAGIC = b"ldlmhb02"  # the last digits count layouts of the page
 BEAT_AT = 1024  # bytes: far behind `IDENTITY`, which may grow
-IDENTITY = struct.Struct("<8sIIQQi64s64s108s")  # magic, then the fields of `Identity`
+IDENTITY = struct.Struct("<8sIIQQi64s64s108sI")  # magic, then the fields of `Identity`
 BEAT = struct.Struct("<Qqdd32s16sQ")  # sequence, the fields of `Beat`, sequence
 STEP_AT = BEAT_AT + 8  # bytes: of the step and the time behind it
 _LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "tmpfs", "ramfs", "overlay", "f2fs"})
@@ -114,6 +114,7 @@ class Identity(NamedTuple):
     `stack_signal`: 0 for none. `started`: clock ticks after boot, field 22 of /proc/PID/stat.
     `pid_namespace`: its inode. Both are 0 if unknown. `stack_file`: the name of a file beside the
     page. `recorder_socket`: the path of the flight recorder's socket. Both are empty for none.
+    `heeds_stop`: 1 once the loop stops where the monitor asks it to (`stop_request`), else 0.
     """
 
     pid: int
@@ -124,6 +125,7 @@ class Identity(NamedTuple):
     host: bytes
     stack_file: bytes
     recorder_socket: bytes
+    heeds_stop: int = 0
 
     @classmethod
     def of(cls, launch: Launch, stack_signal: int, stack_file: str, recorder: str) -> Identity:
@@ -183,6 +185,10 @@ class HeartbeatPage:
                 self.is_direct = False
             if monotonic() - began > SLOW_SECONDS:
                 self.is_direct = False
+
+    def heed_stop(self) -> None:
+        """Have the next `sync` write that the loop stops where the monitor asks it to."""
+        struct.pack_into("<I", self._page, IDENTITY.size - 4, 1)
 
     def sync(self) -> None:
         """Make the file whole where somebody cut or removed it, and write what the loop did not.

@@ -22,12 +22,16 @@ from ldlm_callback.signals import (
     register_stacks,
 )
 from ldlm_callback.steps import Steps
+from ldlm_callback.stop_request import read_request
 from ldlm_callback.writer import MAX_TEXT, RowWriter
 
 SCHEMA = "ldlm.health/1"  # of the rows, see docs/callback.md; the number counts layouts
 READY_SECONDS = 1.0
 """Seconds that the start waits for stack file and heartbeat on a slow disk. A choice: longer
 delays the training, shorter begins it more often before they exist."""
+LOOK_SECONDS = 1.0
+"""Seconds between two looks for a request to stop. A choice: each is a call of the file system, of
+each rank, and `MARGIN_SECONDS` of the monitor's `supervise/stopping.py` has room for several."""
 CLOSE_SECONDS = 2.0
 """Most seconds of each wait at the end: a job's grace period may be 30 s (Slurm's KillWait)."""
 
@@ -63,6 +67,7 @@ class Session:
         self._say = say
         self._stacks = launch.out / f"stack_rank{launch.rank}.txt"
         self._has_no_heartbeat = False
+        self._look_at = 0.0
         self._gpu: GpuSampler | None = None
         self._exporter: Exporter | None = None
         self._recorder: FlightRecorder | None = None
@@ -190,7 +195,18 @@ class Session:
 
     def _idle(self) -> None:
         self.steps.settle_idle()
+        self._look_for_stop()
         self._sync()
+
+    def _look_for_stop(self) -> None:
+        """Read a request to stop, if the loop asks for one and `ldlm-monitor run` may write it."""
+        steps, launch, now = self.steps, self._launch, time.monotonic()
+        if not steps.heeds_stop or not launch.launch or steps.stop or now < self._look_at:
+            return
+        if steps.page is not None:
+            steps.page.heed_stop()
+        self._look_at = now + LOOK_SECONDS
+        steps.stop = read_request(launch.out, launch.launch)
 
     def _sync(self) -> None:
         if self.steps.page is None:

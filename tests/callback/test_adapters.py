@@ -214,3 +214,57 @@ def test_a_nan_in_keras_is_an_event(train) -> None:
     assert code == 0, errors
     assert "nonfinite_metric" in kinds(training)
     assert [row["loss"] for row in steps(training)][2] == "NaN"
+
+
+ASKED = """
+import json
+from ldlm_callback import stop_request
+os.environ["LDLM_RUN"] = "launch"
+os.makedirs(sys.argv[1])
+asks = {{"schema": stop_request.SCHEMA, "launch": "launch", "step": 1, "reason": "NaN"}}
+with open(os.path.join(sys.argv[1], stop_request.NAME), "w") as file:
+    json.dump(asks, file)
+"""
+"""A request that is there from the start: it is read while steps are done, so each is late."""
+
+
+def last_step_of_stopped(training) -> int:
+    """The step at which a training without an end has stopped as it was asked to."""
+    code, errors = training.end()
+    assert code == 0, errors
+    (said,) = [row for row in training.rows() if row.get("kind") == "run_action"]
+    assert said["message"].startswith(f"stops at step {said['step']} as ldlm-monitor run asked")
+    assert max(row["step"] for row in steps(training)) == said["step"]
+    assert training.rows()[-1]["status"] == "finished"
+    return said["step"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "saves"), [("None", True), pytest.param("1", False, marks=pytest.mark.long)]
+)
+@needs("torch", "transformers", "accelerate")
+def test_transformers_saves_and_stops_where_that_removes_no_earlier_checkpoint(
+    train, limit: str, saves: bool
+) -> None:
+    program = TRANSFORMERS.replace("max_steps=4", "max_steps=10**6")
+    program = program.replace(
+        "save_steps=2, eval_steps=2",
+        f"save_steps=10**6, eval_steps=10**6, save_total_limit={limit}",
+    )
+    training = train((ASKED + program).format(bad=-1, accumulate=1))
+    step = last_step_of_stopped(training)
+    assert (training.out / f"checkpoint-{step}").exists() == saves
+
+
+@pytest.mark.long
+@needs("torch", "lightning")
+def test_lightning_stops_where_it_is_asked_to(train) -> None:
+    program = LIGHTNING.replace("max_epochs=1,", "max_epochs=10**6,")
+    assert last_step_of_stopped(train((ASKED + program).format(raises=-1))) > 0
+
+
+@pytest.mark.long
+@needs("torch", "keras")
+def test_keras_stops_where_it_is_asked_to(train) -> None:
+    program = KERAS.replace("epochs=2,", "epochs=10**6,")
+    assert last_step_of_stopped(train((ASKED + program).format(backend="torch", bad=False))) > 0

@@ -43,6 +43,7 @@ Word: TypeAlias = Literal[
     "urgent",  # judged at once, as the run may end soon after it
     "lost worker",  # a process reports that one of its own is gone
     "deed",  # `ldlm-monitor run` ends the run, as --on or a person asked: what follows is of that
+    "obeyed",  # the training ends by itself, as it was asked to: no signal is sent
 ]
 How: TypeAlias = Literal["missing", "fingerprints", "parameters", "desync", "hung", "stuck"]
 """How an event accuses ranks; each has its analysis in `judge/incidents/accusations.py`."""

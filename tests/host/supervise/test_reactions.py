@@ -257,6 +257,38 @@ def test_a_nan_that_stops_is_no_crash() -> None:
     assert acting.ended(-15, START + 6) == Order()
 
 
+def asked_to_stop() -> Supervisor:
+    acting = supervisor("nan=stop", "crash=restart:3")
+    (order,) = orders(acting, snapshot(firing("NonFiniteLoss", START + 5)), START + 5)
+    assert order.asks == "NonFiniteLoss, --on nan=stop"
+    acting.wait_for_stop(START + 50)
+    return acting
+
+
+def test_a_training_that_was_asked_to_stop_gets_a_signal_only_when_it_does_not() -> None:
+    acting, seen = asked_to_stop(), snapshot(firing("NonFiniteLoss", START + 5))
+    assert not acting.kills
+    assert not orders(acting, seen, START + 49)
+    (order,) = orders(acting, seen, START + 50)
+    assert (order.number, order.note) == (15, "the command did not stop: SIGTERM")
+    assert not orders(acting, seen, START + 59)
+    (order,) = orders(acting, seen, START + 60)
+    assert order.number == 9
+
+
+def test_a_training_that_stopped_as_asked_is_over_and_gets_no_signal() -> None:
+    acting = asked_to_stop()
+    assert acting.ended(0, START + 20) == Order()
+    assert not orders(acting, snapshot(firing("NonFiniteLoss", START + 5)), START + 100)
+
+
+@pytest.mark.parametrize("on", ["nan=kill", "hang=stop"])
+def test_who_is_killed_or_hangs_is_asked_for_nothing(on: str) -> None:
+    alert = "TrainingStalled" if "hang" in on else "NonFiniteLoss"
+    (order,) = orders(supervisor(on), snapshot(firing(alert, START + 5)), START + 5)
+    assert (order.number, order.asks) == (15, "")
+
+
 def test_a_command_that_we_kill_and_that_exits_with_0_is_started_again() -> None:
     acting = supervisor("hang=kill", "crash=restart:1")
     assert orders(acting, snapshot(firing("TrainingStalled", START + 50)), START + 50)

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from ldlm_callback.rank import Beat, HeartbeatPage, Identity
+from ldlm_callback.stop_request import read_request
 from ldlm_monitor.base.incident_view import DecisionView
 from ldlm_monitor.base.records import Event, Position
 from ldlm_monitor.base.snapshot import AlertView, MonitorView, RunView, Snapshot
@@ -284,6 +286,29 @@ def test_a_monitor_that_cannot_read_does_not_end_the_run(
             later.setattr(time, "time", partial(float, began + late))
             watching.turn(nothing)
         assert len(relay.orders()) == orders
+
+
+@pytest.mark.parametrize("heeds", [True, False], ids=["asks", "does not ask"])
+def test_a_training_that_asks_whether_to_stop_gets_a_request_and_any_other_a_signal(
+    relay: Relay, tmp_path: Path, heeds: bool
+) -> None:
+    page = HeartbeatPage(tmp_path / "heartbeat_rank0", Identity(7, 0, 0, 0, 0, b"n1", b"", b""))
+    page.beat(Beat(step=40, time=time.time()))
+    if heeds:
+        page.heed_stop()
+    page.sync()
+    seen = snapshot("NonFiniteLoss")
+    facts = {"files": (str(tmp_path / "health_rank0.jsonl"),), "step_seconds": 1.0}
+    (run,) = seen.runs
+    session(relay, "nan=stop").turn(
+        lambda: seen.model_copy(update={"runs": (run.model_copy(update=facts),)})
+    )
+    said = [each for each in relay.orders() if "line" not in each]
+    if heeds:
+        assert said == [{"note": "NonFiniteLoss, --on nan=stop: stop at step 50"}]
+    else:
+        assert said == [{"note": "NonFiniteLoss, --on nan=stop: SIGTERM"}, {"signal": 15}]
+    assert (read_request(tmp_path, "train_1") is not None) == heeds
 
 
 @pytest.fixture

@@ -105,6 +105,28 @@ def test_of_numbers_that_we_stopped_for_the_numbers_are_the_cause() -> None:
     assert {alert for alert, _ in fired} == {"NonFiniteLoss", "RunActed"}
 
 
+STOPPED = "stops at step 40 as ldlm-monitor run asked: NonFiniteLoss, --on nan=stop"
+
+
+def test_a_training_that_stopped_where_we_asked_it_to_is_ended_by_us_for_its_numbers() -> None:
+    """What it saved before its end is no checkpoint to go back to."""
+    snapshot, fired = played(
+        note(30, "NonFiniteLoss, --on nan=stop: stop at step 40"),
+        evidence("run_action", 0, severity="warning", message=STOPPED, action=STOPPED),
+        "successfully saved checkpoint at iteration 40",
+        note(46, "the command ended with exit code 0"),
+        loss="nan",
+    )
+    (incident,), run = snapshot.incidents, run_of(snapshot)
+    assert incident.root.kind == "nonfinite_metric"
+    assert STOPPED in {each.message for each in incident.symptoms}
+    assert (run.state, run.end_reason) == ("killed", "words")
+    assert run.checkpoints == (40,)
+    assert run.decision is not None
+    assert (run.decision.decision, run.decision.rollback_step) == ("STOP", None)
+    assert {alert for alert, _ in fired} == {"NonFiniteLoss", "RunActed"}
+
+
 @pytest.mark.parametrize("by", ["SIGINT", "ldlm-monitor stop"])
 def test_an_end_that_a_person_asked_for_alerts_nobody(by: str) -> None:
     snapshot, fired = played(

@@ -28,7 +28,8 @@ class Page:
     `owner`: the file's user id. `started` (clock ticks after boot) and `pid_namespace` (an inode)
     identify the process together with `pid`. `stack_signal`: the signal on which it writes its
     stacks to `stack_file`, or 0. `recorder`: the socket of its flight recorder, or "". `step`: -1
-    before the first. `status`: running, finished or failed.
+    before the first. `status`: running, finished or failed. `heeds_stop`: whether its loop stops
+    where it is asked to.
     """
 
     path: Path
@@ -41,6 +42,7 @@ class Page:
     host: str
     stack_file: str
     recorder: str
+    heeds_stop: int
     step: int
     time: float
     phase_since: float
@@ -50,9 +52,8 @@ class Page:
     @classmethod
     def of_process(cls, rank: int, host: str, pid: int, now: float) -> "Page":
         """What is known at `now` of a rank whose process writes no page."""
-        nothing = {"stack_file": "", "recorder": "", "phase": "", "status": "running"}
         return cls(
-            Path(), 0, pid, 0, 0, 0, rank, host, step=-1, time=now, phase_since=now, **nothing
+            Path(), 0, pid, 0, 0, 0, rank, host, "", "", 0, -1, now, now, phase="", status="running"
         )
 
     def record(self, run: str) -> Heartbeat:

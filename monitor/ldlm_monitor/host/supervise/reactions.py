@@ -88,7 +88,8 @@ class Order:
     """One thing to do, of which the log gets `note`.
 
     `number`: a signal for the command. `evidence`: keep the incident of this alert and the stacks
-    first.
+    first. `asks`: where the training stops by itself, ask for that in place of the signal, for this
+    reason; "": do not.
     `start_at`: start the command again at this time (Unix seconds) with `environment`; after an
     end, None: the run is over.
     """
@@ -96,6 +97,7 @@ class Order:
     note: str = ""
     number: int | None = None
     evidence: AlertView | None = None
+    asks: str = ""
     start_at: float | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -115,6 +117,7 @@ class Supervisor:
         self._in_a_row = 0
         self._furthest = -1  # the last step of all attempts
         self._kill_at: float | None = None
+        self._stop_by: float | None = None  # when the training was to have stopped by itself
         self._acted = ""  # the alert that was acted on in this attempt
         self._over = self._ended_by_us = False
         self._decided: DecisionView | None = None  # when a NaN was acted on
@@ -124,6 +127,10 @@ class Supervisor:
     def interrupted(self) -> None:
         """Note that a person sent a signal: the end that follows is wanted."""
         self._over = True
+
+    def wait_for_stop(self, until: float) -> None:
+        """Note that it was asked to stop by itself; at `until` (Unix seconds) a signal follows."""
+        self._stop_by, self._kill_at = until, None
 
     @property
     def kills(self) -> bool:
@@ -149,6 +156,9 @@ class Supervisor:
             self._kill_at = None
             who = "the command" if self._runs else "a process that it left"
             yield Order(f"{who} did not end: SIGKILL", signal.SIGKILL)
+        if self._stop_by is not None and now >= self._stop_by:
+            self._stop_by, self._kill_at = None, now + GRACE_SECONDS
+            yield Order("the command did not stop: SIGTERM", signal.SIGTERM)
         run = self._run(snapshot)
         if run is None:
             return
@@ -172,6 +182,7 @@ class Supervisor:
                 f"{said}: SIGTERM" if ends else said,
                 signal.SIGTERM if ends else None,
                 evidence=alert,
+                asks=said if failure == "nan" and "stop" in actions else "",  # a hang asks nobody
             )
 
     def ended(self, code: int, now: float) -> Order:
@@ -179,7 +190,7 @@ class Supervisor:
 
         Processes that it left still get the SIGKILL that is to follow a SIGTERM.
         """
-        acted, self._acted, self._runs = self._acted, "", False
+        acted, self._acted, self._runs, self._stop_by = self._acted, "", False, None
         most, budget = self._reactions.restarts, self._reactions.budget
         seconds = self._reactions.budget_seconds
         if self._over or (code == 0 and not acted) or not most:

@@ -10,7 +10,7 @@ from typing import Any
 from ldlm_monitor.base.snapshot import Snapshot
 from ldlm_monitor.base.text.sanitize import redacted_arguments
 from ldlm_monitor.host.probe.command_processes import CommandProcesses
-from ldlm_monitor.host.supervise import evidence, slurm
+from ldlm_monitor.host.supervise import evidence, slurm, stopping
 from ldlm_monitor.host.supervise.launch import shells
 from ldlm_monitor.host.supervise.reactions import Order, Supervisor
 from ldlm_monitor.host.supervise.run_folder import RunRecord
@@ -73,6 +73,8 @@ class RunSession:
                 path = self._record.folder / f"evidence_{self._supervisor.attempt}.json"
                 for line in evidence.keep(path, order.evidence, snapshot, self._own()):
                     self._link.send({"line": line})
+            if order.asks and self._asks_to_stop(order.asks, snapshot, now):
+                continue
             self._link.send({"note": order.note})
             if self._processes is not None:
                 self._processes.look()  # while their parents live
@@ -80,6 +82,17 @@ class RunSession:
                     self._processes.signal(signal.SIGKILL)
             if order.number is not None:
                 self._link.send({"signal": order.number})
+
+    def _asks_to_stop(self, reason: str, snapshot: Snapshot, now: float) -> bool:
+        """Ask the training to stop by itself; False where it would not, as it has no callback."""
+        name = self._record.name
+        run = next((each for each in snapshot.runs if each.name == name), None)
+        asked = None if run is None else stopping.ask(run, name, reason, now)
+        if asked is None:
+            return False
+        self._link.send({"note": f"{reason}: stop at step {asked.step}"})
+        self._supervisor.wait_for_stop(now + asked.seconds)
+        return True
 
     def _own(self) -> frozenset[int]:
         if self._processes is None:

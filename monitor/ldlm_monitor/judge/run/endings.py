@@ -118,7 +118,9 @@ def end_by(event: Event) -> End:
     code = next((each for each in codes if isinstance(each, int)), None)
     signalled = fields.get("signal") or is_interrupt(event) or has_sigterm(event)
     reason: EndReason
-    if signalled or meaning.ends == "killed" or (code is not None and code < 0):
+    if "obeyed" in meaning.words:
+        reason = "words"
+    elif signalled or meaning.ends == "killed" or (code is not None and code < 0):
         reason = "signal"
     elif code is not None or "exit report" in meaning.words:
         reason = "exit_code"
