@@ -2,6 +2,7 @@
 
 import os
 import stat
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from ldlm_callback.rank import Beat, HeartbeatPage, Identity
 from ldlm_callback.stop_request import NAME, StopRequest, read_request
 from ldlm_monitor.base.snapshot import RunView, Statistics
+from ldlm_monitor.host.supervise import stopping
 from ldlm_monitor.host.supervise.stopping import Asked, ask
 
 NOW = 1_000_000.0
@@ -165,3 +167,18 @@ def test_where_it_cannot_be_written_none_is_asked(rank: Ranks, tmp_path: Path) -
     (tmp_path / NAME / "kept").touch()
     assert asked(run(tmp_path)) is None
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_disk_that_does_not_answer_holds_no_signal_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here it is a call that waits: a mount without its server takes root."""
+    answers = threading.Event()
+    monkeypatch.setattr(stopping, "ASK_SECONDS", 0.01)
+    monkeypatch.setattr(stopping, "_step_seconds", lambda _: answers.wait() and None)
+    before = threading.enumerate()
+    assert asked(run(tmp_path)) is None
+    answers.set()
+    for each in threading.enumerate():
+        if each not in before:
+            each.join()

@@ -10,6 +10,7 @@ import math
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from threading import Thread
 from typing import NamedTuple
 
 from ldlm_callback.stop_request import NAME, SCHEMA
@@ -27,6 +28,9 @@ folder has (nfs(5), `acdirmax`)."""
 LEAST_STEPS = 2  # a rank may be within a step when it reads
 SAVE_SECONDS = 30.0
 """Seconds after that step until the run must have ended, if no pause of it may be longer."""
+ASK_SECONDS = 5.0
+"""Seconds to ask in. A choice: a mount whose server is gone holds a call for ever, and a signal
+must not wait for that; a disk that is only busy answers sooner."""
 _ROWS = "health_rank"  # begins the names of the callback's files of rows
 
 
@@ -40,9 +44,17 @@ class Asked(NamedTuple):
 def ask(run: RunView, launch: str, reason: str, now: float) -> Asked | None:
     """Write the request, at `now` (Unix seconds); None where a rank would not heed it.
 
-    That is where one has no callback or does not ask it, is another user's, or has unknown steps.
-    `launch`: its name in the rows.
+    That is where one has no callback or does not ask it, is another user's, or has unknown steps,
+    and where the disk does not answer. `launch`: its name in the rows.
     """
+    asked = list[Asked | None]()
+    asking = Thread(target=lambda: asked.append(_ask(run, launch, reason, now)), daemon=True)
+    asking.start()
+    asking.join(ASK_SECONDS)
+    return asked[0] if asked else None
+
+
+def _ask(run: RunView, launch: str, reason: str, now: float) -> Asked | None:
     pace = _step_seconds(run)
     folders = {Path(file).parent for file in run.files if Path(file).name.startswith(_ROWS)}
     since = (run.last_progress_at or now) - SKEW_SECONDS  # older ones are of an earlier launch
