@@ -200,13 +200,13 @@ class Session:
 
     def _look_for_stop(self) -> None:
         """Read a request to stop, if the loop asks for one and `ldlm-monitor run` may write it."""
-        steps, launch, now = self.steps, self._launch, time.monotonic()
-        if not steps.heeds_stop or not launch.launch or steps.stop or now < self._look_at:
+        stopping, launch, now = self.steps.stopping, self._launch, time.monotonic()
+        if not stopping.is_asked or not launch.launch or stopping.request or now < self._look_at:
             return
-        if steps.page is not None:
-            steps.page.heed_stop()
+        if self.steps.page is not None:
+            self.steps.page.heed_stop()
         self._look_at = now + LOOK_SECONDS
-        steps.stop = read_request(launch.out, launch.launch)
+        stopping.request = read_request(launch.out, launch.launch)
 
     def _sync(self) -> None:
         if self.steps.page is None:

@@ -14,7 +14,7 @@ from ldlm_callback.device import SLOTS, WIDTH, DeviceCopies, LateArrays, is_capt
 from ldlm_callback.gradients import gradient_window, parameter_groups
 from ldlm_callback.rank import Beat, HeartbeatPage
 from ldlm_callback.rows import Entry, Row, event_row, snapshot, whole
-from ldlm_callback.stop_request import StopRequest
+from ldlm_callback.stop_request import Stopping
 
 STEP_PHASES = frozenset({"train", "data", "forward", "backward", "optimizer"})
 """Phases that are parts of a step; time in any other phase is not in `step_seconds`."""
@@ -38,8 +38,8 @@ class Steps:
     for steps that are multiples of `every`. `identity`: rank, host and pid, for heartbeat rows.
     `is_live`: False after the end and in a forked child. `suspicious`: a value was not finite, so
     the next step measures gradient norms. `page`: the heartbeat's, once there is one. `clock`: what
-    monotonic time is short of Unix time. `unread` counts lost values. `heeds_stop`: the loop has
-    asked whether to stop; `stop`: where it is to, once the writer's thread has read that.
+    monotonic time is short of Unix time. `unread` counts lost values.
+    `stopping`: where the loop is to stop.
     `hurry` is called where rows should be written now: at the first loss that is not finite, and
     when values of the last step arrive while the loop makes no call. `queue`: takes entries too,
     while it has fewer than `room`.
@@ -59,9 +59,7 @@ class Steps:
         self.suspicious = False
         self.beat = Beat(phase_since=time())
         self.unread = 0
-        self.heeds_stop = self._stops = False
-        self.stop: StopRequest | None = None
-        self._went_on = -1  # the last step at which it was not to stop
+        self.stopping = Stopping()
         self._came_at = 0.0
         self._hurried_at = -math.inf
         self._watches = False
@@ -190,25 +188,13 @@ class Steps:
 
     def should_stop(self, step: Any) -> bool:
         """Whether the loop is to stop at this step (None: the last one), which it then reports."""
-        self.heeds_stop = True
         number = step if type(step) is int else whole(step, self.beat.step)
-        stop = self.stop
-        if stop is None or number < stop.step:
-            self._went_on = number
+        if not self.stopping.is_due(number):
             return False
-        if not self._stops:
-            self._stops = True
-            self._report_stop(number, stop)
+        if message := self.stopping.news(number):
+            fields = {"action": message, "family": "process", "role": "evidence"}
+            self.event("run_action", message, "warning", fields)
         return True
-
-    def _report_stop(self, number: int, stop: StopRequest) -> None:
-        """Report a stop, and one that comes too late: other ranks may wait for this one's steps."""
-        message = f"stops at step {number} as ldlm-monitor run asked: {stop.reason}"
-        if self._went_on >= stop.step:
-            message += f" (other ranks stop at step {stop.step}: it was read too late)"
-        fields = {"action": message, "family": "process", "role": "evidence"}
-        self.event("run_action", message, "warning", fields)
-        self.hurry()
 
     def watch(self, parameters: Any, every: int, optimizer: Any, check_every: int) -> None:
         """Also measure gradients by group, and checksums, every so many steps; 0: never."""

@@ -8,6 +8,7 @@ it: `supervise/stopping.py` of the monitor.
 import json
 import os
 import stat
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +23,39 @@ class StopRequest(NamedTuple):
 
     step: int
     reason: str
+
+
+@dataclass(eq=False)
+class Stopping:
+    """Where one rank's loop is to stop. `is_asked`: the loop asks for it, so a request is heeded.
+
+    `request`: what the writer's thread has read.
+    """
+
+    is_asked: bool = False
+    request: StopRequest | None = None
+    _went_on: int = -1  # the last step at which it was not to stop
+    _is_said: bool = False
+
+    def is_due(self, step: int) -> bool:
+        """Whether to stop at this step; called by the loop alone."""
+        self.is_asked = True
+        if self.request is not None and step >= self.request.step:
+            return True
+        self._went_on = step
+        return False
+
+    def news(self, step: int) -> str:
+        """What to report of the stop at `step`, once; otherwise "".
+
+        Where the request came too late, other ranks may wait for the steps of this one.
+        """
+        if self._is_said or self.request is None:
+            return ""
+        self._is_said, (due, reason) = True, self.request
+        said = f"stops at step {step} as ldlm-monitor run asked: {reason}"
+        late = self._went_on >= due
+        return f"{said} (other ranks stop at step {due}: it was read too late)" if late else said
 
 
 def read_request(folder: Path, launch: str) -> StopRequest | None:

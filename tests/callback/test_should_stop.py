@@ -77,7 +77,7 @@ def test_the_loop_stops_at_the_step_of_the_request_and_says_so_once(
     callback = health()
     assert not callback.should_stop(1)
     request(tmp_path)
-    until(lambda: callback._session.steps.stop is not None)
+    until(lambda: callback._session.steps.stopping.request is not None)
     callback.on_step(56, loss=1.0)
     assert not callback.should_stop(56)
     callback.on_step(57, loss=1.0)
@@ -98,7 +98,7 @@ def test_a_request_that_is_read_too_late_ends_the_next_step_and_is_said_to_be(
     callback = health()
     assert not callback.should_stop(60)
     request(tmp_path)
-    until(lambda: callback._session.steps.stop is not None)
+    until(lambda: callback._session.steps.stopping.request is not None)
     assert callback.should_stop(61)
     callback.close()
     (event,) = reported("event")
@@ -111,7 +111,7 @@ def test_a_loop_that_asks_at_each_tenth_step_is_not_late(tmp_path, health, repor
     callback = health()
     assert not callback.should_stop(50)
     request(tmp_path)
-    until(lambda: callback._session.steps.stop is not None)
+    until(lambda: callback._session.steps.stopping.request is not None)
     assert callback.should_stop(60)
     callback.close()
     (event,) = reported("event")
@@ -149,7 +149,7 @@ ASKS = """
     assert not any(stops) and not found, found
     child = os.fork()
     if child == 0:
-        health._session.steps.stop = (0, "forked")
+        health._session.steps.stopping.request = (0, "forked")
         os._exit(health.should_stop(5))
     assert os.waitpid(child, 0)[1] == 0
 """
