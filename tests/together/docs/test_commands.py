@@ -90,14 +90,7 @@ KEYS = {
     r"doctor \S+ --fix": ((b"[y/N]",), b"y\n"),
 }
 """Commands that need a terminal: what they show when they are ready, and what is typed then."""
-QUICK = {
-    "skills/ldlm-monitor/SKILL.md",
-    "docs/doctor.md",
-    "docs/formats.md",
-    "docs/index.md",
-    "docs/prometheus.md",
-    "docs/run.md",
-}
+QUICK = {"docs/doctor.md", "docs/formats.md", "docs/index.md", "docs/prometheus.md", "docs/run.md"}
 """Pages whose commands are run each time; those of the others take minutes altogether."""
 WRITTEN = re.compile(r"(?:>|-o|--plot|--sarif|--record|export) (\S+)")
 TRAIN = """for step in $(seq 1 250); do echo "step $step/250 loss 2.$((999 - step))"; sleep 0.002
