@@ -344,24 +344,3 @@ def test_results_of_each_whole_training_end_the_last_one_too() -> None:
             goal.went_on()
         goal.declare_results("Test accuracy: 0.5")
         assert goal.is_reached
-
-
-@pytest.mark.parametrize(
-    ("rows", "is_reached"),
-    [
-        ([{"progress": 0.5}, {"progress": 1.0}], True),
-        ([{"progress": 0.5}, {"progress": 0.99}], False),
-        ([{"eta_seconds": 5.0}, {"eta_seconds": 0.0}], True),
-        ([{"eta_seconds": 0.0}, {"eta_seconds": 9.0}, {"eta_seconds": 0.0}], False),
-        ([{"progress": 1.0}, {"progress": 0.5}, {"progress": 1.0}], False),  # of epochs
-        ([{"progress": 1.0, "total_steps": 9.0}], False),  # a row's own total says more
-        ([{"loss": 1.0}], False),
-    ],
-)
-def test_rows_that_say_how_much_is_left_say_when_it_is_nothing(
-    rows: list[dict[str, float]], is_reached: bool
-) -> None:
-    goal = StepGoal()
-    for step, values in enumerate(rows):
-        goal.observe(step, values, 1)
-    assert goal.is_reached == is_reached

@@ -118,3 +118,20 @@ def test_the_split_of_a_row_is_that_of_its_values(parse: Any, key: str, row: Any
     found = parse("".join(f"{json.dumps(row)}\n" for row in rows), path="a.jsonl")
     names = ["loss", "eval_loss", "loss", "eval_loss"]
     assert [each.values for each in found] == [{name: 1.5} for name in names]
+
+
+@pytest.mark.parametrize(
+    ("row", "names"),
+    [
+        ({"phase": "val", "train_loss": 1.5, "val_loss": 2.5}, {"loss", "eval_loss"}),
+        ({"stage": "dev", "loss": 1.5}, {"loss"}),
+        ({"mode": "test", "loss": 1.5}, {"loss"}),
+        ({"split": "dev", "loss": 1.5}, {"eval_loss"}),
+        ({"mode": "val", "loss": 1.5, "lr": 0.5}, {"loss", "learning_rate"}),
+    ],
+)
+def test_a_row_of_an_update_is_none_of_an_evaluation(
+    parse: Any, row: dict[str, Any], names: set[str]
+) -> None:
+    (found,) = parse(json.dumps(row | {"step": 1}) + "\n", path="a.jsonl")
+    assert found.values.keys() == names

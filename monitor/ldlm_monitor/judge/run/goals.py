@@ -158,7 +158,7 @@ class StepGoal:
         self._total = 0.0
         self._step = -1
         self._slack = 0
-        self._begins_at_0 = self._repeats = self._measured = self._nothing_left = False
+        self._begins_at_0 = self._repeats = self._measured = False
 
     def expect(self, fields: Mapping[str, FieldValue]) -> None:
         """Process printed settings: of this training before its first record, then of the next."""
@@ -280,9 +280,8 @@ class StepGoal:
 
     def observe(self, step: int, values: Mapping[str, float], stride: int) -> None:
         """Process the furthest step so far; `stride`: steps between the last two logged ones."""
-        before, self._nothing_left = self._nothing_left, _leaves_nothing(values)
-        if step < self._step or (before and not self._nothing_left):
-            self._repeats = self._repeats or before or self.is_reached
+        if step < self._step:
+            self._repeats = self._repeats or self.is_reached
         self._begins_at_0 = self._begins_at_0 if self._step >= 0 else step == 0
         self._total = values.get("total_steps", self._total)
         self._step = step
@@ -305,17 +304,9 @@ class StepGoal:
     def counted(self) -> Literal["total", "epochs"] | None:
         """What shows that the last logged step is the run's last one; None if nothing does."""
         total = self._total or (self._plan.steps if self._step <= self._plan.steps + 1 else 0.0)
-        counted = self._nothing_left or 0 < total <= self._step + self._slack
-        counted = counted and not self._repeats
+        counted = 0 < total <= self._step + self._slack and not self._repeats
         # Where as many steps are to come as epochs are planned, the steps are the epochs.
         is_last = self._epochs.is_last or total == self._plan.epochs
         if counted and is_last:
             return "total"
         return "epochs" if self._epochs.is_reached else None
-
-
-def _leaves_nothing(values: Mapping[str, float]) -> bool:
-    """Whether a row without a total says that all is done; one that has it says it by its step."""
-    if "total_steps" in values:
-        return False
-    return values.get("progress", 0.0) >= 1 or values.get("eta_seconds") == 0

@@ -21,6 +21,8 @@ _NAMES: Final = ("name", "metric", "metric_name", "tag", "key")
 _VALUE: Final = "value"
 _SPLITS: Final = frozenset({"split", "phase", "stage", "mode", "subset"})
 """Keys of a text that names the data of a row, such as `val`."""
+_MODES: Final = frozenset({"phase", "stage", "mode"})
+_STAGES: Final = frozenset({"dev", "test", "testing"})
 _EVALUATION: Final = "eval_"
 _MAX_TEXT: Final = 64  # characters of a number, or of a split's name
 _CLOCK: Final = re.compile(r"time|epoch|second|elapsed|duration|_m?s$")
@@ -42,16 +44,23 @@ def named_value(row: dict[str, Any]) -> Named | None:
 
 
 def names_split(row: dict[str, Any], words: frozenset[str]) -> bool:
-    """Whether a text of the row names the data that it is about by one of `words`."""
-    names = (value for key, value in row.items() if key in _SPLITS and isinstance(value, str))
-    return any(plain(name[:_MAX_TEXT]) in words for name in names)
+    """Whether a text of the row names the data that it is about by one of `words`.
+
+    `dev` and `test` may be the stage of a deployment, or its mode, for a whole training.
+    """
+    texts = ((key, value) for key, value in row.items() if isinstance(value, str))
+    named = ((key, plain(value[:_MAX_TEXT])) for key, value in texts if key in _SPLITS)
+    return any(word in words and not (key in _MODES and word in _STAGES) for key, word in named)
 
 
 def of_split(row: dict[str, Any], values: dict[str, float]) -> dict[str, float]:
-    """The values by name; those of a row whose split is an evaluation's are `eval_` ones."""
-    if not names_split(row, EVALUATIONS):
+    """The values by name; those of a row whose split is an evaluation's are `eval_` ones.
+
+    So are none of a row that has them already, or what an update alone has.
+    """
+    if not names_split(row, EVALUATIONS) or any(map(_is_of_training, values)):
         return values
-    return {f"{_EVALUATION}{name.removeprefix(_EVALUATION)}": each for name, each in values.items()}
+    return {f"{_EVALUATION}{name}": each for name, each in values.items()}
 
 
 def failed(row: dict[str, Any]) -> str | None:
@@ -75,6 +84,10 @@ def _recorded(row: dict[str, Any], kind: str) -> Named:
     if kind == "metric_value":
         return (name, float(row[_VALUE])) if isinstance(name, str) else _NO_VALUE
     return _NO_VALUE if span == kind else (f"{span}_seconds", float(row[_VALUE]) / 1e3)
+
+
+def _is_of_training(name: str) -> bool:
+    return name.startswith(_EVALUATION) or name in ("learning_rate", "grad_norm")
 
 
 def _is_quantity(key: str, value: object) -> bool:
