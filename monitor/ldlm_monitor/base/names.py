@@ -135,7 +135,11 @@ _TRAIN = (
         "kind",
         "severity",
     ),
-    (EXPECTED_VALUE, "The number in the last line of an expectation.", "kind"),
+    (
+        EXPECTED_VALUE,
+        "The number in the last line of an expectation; NaN where it has none.",
+        "kind",
+    ),
     (RUN_START, "When the run, or its present attempt, began, in Unix time."),
     (
         RESTARTS,

@@ -84,6 +84,13 @@ def test_a_value_must_hold(capsys: Any) -> None:
     assert 600 <= at <= 610
 
 
+def test_the_last_line_of_any_rank_has_the_value(capsys: Any) -> None:
+    expect(ACCURATE + 'value = ">= 0.5"\n')
+    log({100: "[rank1]: accuracy 0.2", 200: "[rank0]: accuracy 0.9", 300: "accuracy 0.9.1"})
+    states = [state for state, _, _ in missed(capsys)]
+    assert states == ["firing", "resolved", "firing"]
+
+
 def test_other_runs_are_not_asked(capsys: Any) -> None:
     expect(SAVED + 'within = "5m"\nrun = "night-.*"\n')
     log({}, name="day-1.log")
@@ -135,6 +142,14 @@ def test_the_rules_are_those_of_prometheus() -> None:
         (ACCURATE + 'every = "1m"\n', "needs `value` and the group"),
         ('name = "a"\nline = "a\\\\d"\nevery = "1m"\n', "needs `example`"),
         ('name = "a"\nline = "(a"\nevery = "1m"\n', "is no regular expression of RE2"),
+        (
+            'name = "a"\nline = "sauv[éè] ok"\nexample = "sauvé ok"\nevery = "1m"\n',
+            "needs `exa",
+        ),
+        (
+            SAVED + 'every = "1m"\n[[expect]]\n' + SAVED + 'every = "2m"\n',
+            "should have one checkpo",
+        ),
         (SAVED + 'ever = "1m"\n', "unknown key; did you mean expect[0].every?"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +11,7 @@ from typing import TypeAlias
 
 from ldlm_monitor.base.names import EXPECTED_VALUE, LAST_EVENT, RESTARTS, created
 from ldlm_monitor.base.points import Labels, Point, make_labels
-from ldlm_monitor.base.records import Event, FieldValue, Heartbeat, as_count
+from ldlm_monitor.base.records import Event, Heartbeat, as_count
 from ldlm_monitor.base.snapshot import RankView
 from ldlm_monitor.base.text.format import mesh_text
 from ldlm_monitor.judge.run.file_rows import FileRows, ValueSource
@@ -254,7 +255,7 @@ class EventCounts:
         # Of the first and, in the present attempt, the last
         self._times: dict[_Sort, tuple[float, float | None]] = {}
         self._last: dict[_Sort, Event] = {}
-        self._expected: dict[_Sort, FieldValue] = {}  # the last value of those that settings expect
+        self._expected: dict[str, float] = {}  # kinds that settings expect, and the last number
 
     def add(self, event: Event, at: float) -> None:
         """Count an event of `at`, and keep it as the last one of its kind, severity and rank."""
@@ -264,11 +265,13 @@ class EventCounts:
         self._last.pop(sort, None)
         self._last[sort] = event
         if "expected" in meaning_of(event).words:
-            self._expected[sort] = event.fields.get("value")
+            value = event.fields.get("value")
+            self._expected[event.kind] = value if isinstance(value, float) else math.nan
 
     def begin_attempt(self) -> None:
         """Export no longer when events of the attempt before came: they are over."""
         self._times = {sort: (first, None) for sort, (first, _) in self._times.items()}
+        self._expected.clear()
 
     def by_kind(self) -> dict[str, int]:
         """The counts of each kind."""
@@ -285,11 +288,12 @@ class EventCounts:
             points += [Point(EVENTS, labels, count), Point(created(EVENTS), labels, first)]
             if last is None:
                 continue
-            if sort[1] != "info" or sort in self._expected:
+            if sort[1] != "info" or sort[0] in self._expected:
                 points.append(Point(LAST_EVENT, labels, last))
-            if isinstance(value := self._expected.get(sort), float):
-                kind = labels_of(self._run, sort[2], (("kind", sort[0]),))
-                points.append(Point(EXPECTED_VALUE, kind, value))
+        for kind, value in self._expected.items():
+            points.append(
+                Point(EXPECTED_VALUE, labels_of(self._run, None, (("kind", kind),)), value)
+            )
         return points
 
     def evidence(self) -> Iterator[tuple[str, Labels, SourceLine]]:
@@ -299,9 +303,8 @@ class EventCounts:
             labels = self._labels(sort)
             yield EVENTS, labels, line
             yield LAST_EVENT, labels, line
-            if sort in self._expected:
-                kind = labels_of(self._run, sort[2], (("kind", sort[0]),))
-                yield EXPECTED_VALUE, kind, line
+            if event.kind in self._expected:
+                yield EXPECTED_VALUE, labels_of(self._run, None, (("kind", event.kind),)), line
             if (counts := meaning_of(event).counts) is not None:
                 yield _COUNTERS[counts], make_labels(run=self._run), line
 

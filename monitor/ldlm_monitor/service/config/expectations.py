@@ -18,6 +18,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from ldlm_monitor.base.errors import ConfigError
 from ldlm_monitor.base.setting_types import Section
+from ldlm_monitor.logs.parse.patterns import checked_pattern
 from ldlm_promrules.durations import parse_duration
 
 ALERT: Final = "ExpectationMissed"
@@ -46,7 +47,7 @@ def _checked_limit(text: str) -> str:
 
 def _checked_pattern(text: str) -> str:
     try:
-        re2.compile(text)
+        checked_pattern(text)
     except re2.error as error:
         raise ValueError(f"is no regular expression of RE2: {error}") from None
     return text
@@ -80,10 +81,10 @@ class Expectation(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Expectation:
-        found = re2.search(self.line, self.shown)
-        if found is None:
+        pattern = checked_pattern(self.line)  # of bytes, as it is used: `[é]` matches half of an é
+        if pattern.search(self.shown.encode(), 0) is None:
             raise ValueError("needs `example`, a line that it matches")
-        if (self.value is not None) != ("value" in found.groupdict()):
+        if (self.value is not None) != ("value" in (name for name, _ in pattern.groups)):
             raise ValueError("needs `value` and the group `(?P<value>...)` of `line` together")
         if not (self.within or self.every or self.value):
             raise ValueError("needs `within`, `every` or `value`")
@@ -140,7 +141,7 @@ def _rules(expected: Sequence[Expectation]) -> Iterator[dict[str, Any]]:
             yield _rule(each, "every", late, f"did not come again within {each.every}")
         if each.value:
             last = came.replace(_CAME, _VALUE)
-            wrong = f"{last} unless on (cluster, run, rank) ({last} {each.value})"
+            wrong = f"{last} unless on (cluster, run) ({last} {each.value})"
             text = f"should be {each.value}, and is {{{{ $value }}}}"
             yield _rule(each, "value", f"max by (cluster, run) ({wrong})", text)
 
@@ -187,7 +188,7 @@ def written(expected: Sequence[Expectation]) -> tuple[Path, Path]:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for path, text in zip(paths, texts, strict=True):
-            if not path.exists() or path.read_text("utf-8") != text:
+            if not path.exists() or path.read_bytes() != text.encode():
                 _replace(path, text)
     except OSError as error:
         raise ConfigError(

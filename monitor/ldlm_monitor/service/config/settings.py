@@ -3,9 +3,10 @@
 The reason of a default is a comment above it; the text below it is part of the documentation.
 """
 
+from collections import Counter
 from typing import Annotated, Final, Literal, TypeAlias, TypeVar
 
-from pydantic import Field, SecretStr, create_model
+from pydantic import Field, SecretStr, create_model, field_validator
 from pydantic.fields import FieldInfo
 
 from ldlm_monitor.base.points import RETENTION
@@ -100,6 +101,15 @@ class Settings(Section, defer_build=True):  # once, with the tables of `with_rec
         default=(), examples=[[{"name": "checkpoint", "line": "saved checkpoint", "every": "30m"}]]
     )
     """Lines that must come in time, each a table `[[expect]]`."""
+
+    @field_validator("expect")
+    @classmethod
+    def _named_once(cls, expected: tuple[Expectation, ...]) -> tuple[Expectation, ...]:
+        twice = Counter(each.name for each in expected).most_common(1)
+        if twice and twice[0][1] > 1:
+            raise ValueError(f"should have one {twice[0][0]}: a name is an alert's label")
+        return expected
+
     listen: Listen = "127.0.0.1:9847"  # a choice: this machine alone, and a port that few use
     """HOST:PORT of `/metrics`. If the default is taken, the next free port serves."""
     file_sd: Discovery | None = Field(default=None, examples=["/shared/file_sd/node17.json"])
