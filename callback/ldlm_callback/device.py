@@ -119,7 +119,7 @@ def is_late(value: Any) -> bool:
 
 def is_elsewhere(value: Any) -> bool:
     """Whether reading it may wait for a device or a computation: an array that is not in NumPy."""
-    if any(base.__module__.partition(".")[0] == "numpy" for base in type(value).__mro__):
+    if any(f"{base.__module__}.".startswith("numpy.") for base in type(value).__mro__):
         return False
     return any(hasattr(value, name) for name in ("__array__", "__dlpack__", "is_ready", "device"))
 

@@ -8,7 +8,8 @@ from ldlm_monitor.base.chunk import Chunk
 from ldlm_monitor.judge.core.monitor import Monitor
 
 START = 1_795_000_000.0
-LONG = 1_000.0  # seconds after which an ended run has no series any more
+SURE = 700.0  # seconds after which an end is sure
+LONG = 2_000.0  # seconds after which an ended run has no series any more
 
 
 def trains(
@@ -56,6 +57,7 @@ def test_of_runs_whose_series_end_together_the_earlier_ended_goes_first() -> Non
 def test_the_series_of_a_run_that_goes_on_are_exported_again() -> None:
     monitor = Monitor()
     end = trains(monitor, "again", START)
+    monitor.tick(START + SURE)
     monitor.tick(START + LONG)
     assert exported(monitor) == set()
     trains(monitor, "again", START + 2 * LONG, first=21, offset=end, line=23)
@@ -79,7 +81,9 @@ def test_nothing_holds_a_run_that_was_forgotten() -> None:
     assert run is not None
     held = weakref.ref(run.values)
     del run
+    monitor.tick(START + SURE)
     trains(monitor, "other", START + LONG)
+    monitor.tick(START + LONG + SURE)
     monitor.tick(START + 2 * LONG)
     monitor.forget_ended(1)
     monitor.tick(START + 3 * LONG)
@@ -90,6 +94,7 @@ def test_nothing_holds_a_run_that_was_forgotten() -> None:
 def test_a_forgotten_run_that_goes_on_is_a_run_again() -> None:
     monitor = Monitor()
     end = trains(monitor, "again", START)
+    monitor.tick(START + SURE)
     monitor.tick(START + LONG)
     monitor.forget_ended(0)
     assert shown(monitor) == []

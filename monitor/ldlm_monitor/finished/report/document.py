@@ -281,7 +281,11 @@ def _news(run: RunView, snapshot: Snapshot, incidents: Sequence[IncidentView]) -
 
 
 def _turns(run: RunView, snapshot: Snapshot) -> Iterator[tuple[int, Entry]]:
-    """Events that change the run's course; of the same time, a start is first, an end is last."""
+    """Events that change the run's course; of the same time, a start is first, an end is last.
+
+    The end of a run that reached its last step without a word is one, too.
+    """
+    is_said = False
     for event in snapshot.events:
         meaning = meaning_of(event)
         if event.run != run.name or "course" not in meaning.words:
@@ -289,8 +293,17 @@ def _turns(run: RunView, snapshot: Snapshot) -> Iterator[tuple[int, Entry]]:
         rank = -1 if meaning.begins_run else 1 if meaning.ends == "finished" else 0
         bound = {-1: run.started_at, 1: run.ended_at}.get(rank)
         when = bound if event.time is None else event.time
+        is_said = is_said or rank == 1
         text = f"{event.kind.replace('_', ' ')}: {event.message}"
         yield rank, Entry(time=when, kind="event", severity=event.severity, text=text)
+    if run.state == "finished" and not is_said:
+        at = run.end_position
+        yield (
+            1,
+            Entry(
+                time=run.ended_at, kind="event", severity="info", text="run finished", position=at
+            ),
+        )
 
 
 def _curve(curve: CurveView) -> Curve:

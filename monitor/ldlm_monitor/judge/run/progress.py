@@ -138,21 +138,23 @@ class Progress:
         self._recent.clear()
         self._durations.pause()
 
-    def save_checkpoint(self, path: str = "", *, sound: bool = True) -> None:
+    def save_checkpoint(self, path: str = "", *, named: object = None, sound: bool = True) -> None:
         """Store that a checkpoint was saved at the present step, once for several reports.
 
+        `named`: the step that its line names, if any; an earlier one may be of a save long ago.
         `sound`: no update before it used a number that is not finite and has not passed.
         """
         self.saved_to = path or self.saved_to
         if self.step is None:
             return
+        at = min(named, self.step) if isinstance(named, int) else self.step
         for kept in (self.checkpoints, self.sound):
             while kept and kept[-1] > self.step:
                 kept.pop()
-        if sound and self.step not in self.sound:
-            self.sound.append(self.step)
-        if not self.checkpoints or self.checkpoints[-1] != self.step:
-            self.checkpoints.append(self.step)
+        if sound and at > max(self.sound, default=-1):
+            self.sound.append(at)
+        if at > max(self.checkpoints, default=-1):
+            self.checkpoints.append(at)
             self.saved += 1
 
     def observe_mesh(self, rank: int, mesh: Mapping[str, object]) -> None:

@@ -361,8 +361,9 @@ class TrainingRun:
         elif event.kind == "skipped_step":
             self.progress.skip(event.fields.get("step"))
         elif "saved" in meaning.words:
-            path = str(event.fields.get("path") or "")
-            self.progress.save_checkpoint(path, sound=not any(self.values.lost()))
+            path, named = str(event.fields.get("path") or ""), event.fields.get("step")
+            sound = not any(self.values.lost())
+            self.progress.save_checkpoint(path, named=named, sound=sound)
         self.findings.add(event)
         counted = event.kind == _NONFINITE and self.values.observe_nonfinite(event, judged)
         if self.life.observe_event(event, at):

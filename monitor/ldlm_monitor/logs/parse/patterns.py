@@ -4,8 +4,8 @@ Patterns are google-re2 on bytes, whose time is linear in the text. Bytes are re
 Latin-1: invalid UTF-8 matches like other text, and every index is a byte index. In a
 pattern, `{{number}}` stands for `NUMBER`, `{{quantity}}` for `QUANTITY`, `{{nccl_warn}}` for the
 header of NCCL's warnings, `{{lead}}` for what may precede words of an end, and `{{clause}}`,
-`{{kept}}` and `{{kept_at}}` for the parts of words on a checkpoint. Patterns of this room bound
-the digits of integers: `\\d{1,18}` fits in 64 bits, `\\d{1,9}` in 32.
+`{{head}}`, `{{kept}}` and `{{kept_at}}` for the parts of words on a checkpoint. Patterns of this
+room bound the digits of integers: `\\d{1,18}` fits in 64 bits, `\\d{1,9}` in 32.
 """
 
 import re
@@ -136,6 +136,12 @@ _LEAD = r"(?:[^\"'`(\n]{0,100}?(?:\(\w[\w./]{0,60}[ :]\d{1,6}\)[^\"'`(\n]{0,40}?
 place in the code that loggers print, `(main.py 154)`."""
 _CLAUSE = r"\s*(?:[^\n]{0,200}?(?:[^\w\s\"'`]|\d|\b(?:and|successfully|INFO|DEBUG))\s*)?"
 """The begin of a clause: of a text, or behind a mark but a quote. No word stands before it."""
+_HEAD = (
+    r"\s*(?:[^\n]{0,100}?\b(?:INFO|DEBUG|NOTE)\b(?::[\w.]+:)?)?(?:\s*(?:\[[^\]\n]{0,60}\]|\(\w+\)"
+    r"|(?:epoch|step|iter|batch)\b|[^\w\s\"'`]|\d))*\s*"
+)
+"""The begin of a text: a level with its logger, marks, numbers, counters and what stands in
+brackets, and no other word."""
 _KEPT = (
     r"(?:(?:the|new|best|last|latest|final|current|full|intermediate|periodic|trained|training|merged"
     r"|only|model|network|policy|agent|lora|adapter|generator|discriminator|actor|critic|encoder"
@@ -148,8 +154,9 @@ _TO = r"\s+(?:successfully |locally )?(?:to|at|in|as|into|under|for|on|and|with|
 _KEPT_AT = (
     rf"\b(?:(?:\s*[:=>\x86\xe2\x92-]+|{_TO})[^\n]{{0,40}}?"
     r"[\s'\"`](?P<path>[^\s'\"`,;:()]*[/.\\][^\s'\"`,;()]*\w)"
-    rf"|{_TO}(?:\s+\d|[^\n]{{0,40}}?\b(?:epoch|episode|batch|iter|update|(?:global[ _])?step)\w*"
-    rf"\W{{0,3}}\d)|{_TO}:?(?: [\w.'\"`-]+){{0,3}}\W*$"
+    rf"|{_TO}(?:\s+\d|[^\n]{{0,40}}?\b(?:(?:epoch|episode|batch)\w*\W{{0,3}}\d"
+    rf"|(?:iter|update|(?:global[ _])?step)\w*\W{{0,3}}(?P<step>\d{{1,18}})))"
+    rf"|{_TO}:?(?: [\w.'\"`-]+){{0,3}}\W*$"
     r"|\s*(?:$|[!.;,(])|\s+['\"`]?[\w~$.-]*[/\\.]\w)"
 )
 """What follows what is saved: its path, its step, or nothing more; no value of a setting."""
@@ -160,6 +167,7 @@ _PHRASES = {
     "{{nccl_warn}}": _NCCL_WARN,
     "{{lead}}": _LEAD,
     "{{clause}}": _CLAUSE,
+    "{{head}}": _HEAD,
     "{{kept}}": _KEPT,
     "{{kept_at}}": _KEPT_AT,
 }

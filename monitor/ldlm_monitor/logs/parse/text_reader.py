@@ -361,6 +361,8 @@ class TextReader:
     ) -> list[Record]:
         shell, ours = record.envelope.shell, record.is_ours
         candidates = sorted((r for r in rules if r.spec.shell == shell), key=lambda r: r.order)
+        if level_of(record.text, record.envelope) == "error":  # what it says is no progress
+            candidates = [rule for rule in candidates if rule.spec.role != "progress"]
         found: list[Record] = []
         start, first = glued or record.envelope.start, True
         for _ in range(_MAX_EVENTS_A_RECORD):
