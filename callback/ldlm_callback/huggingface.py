@@ -67,9 +67,6 @@ class HealthTrainerCallback(Adapter, TrainerCallback):
         health.on_step(state.global_step, epoch=state.epoch, lr=rate, samples=samples, **losses)
         if health.should_stop(state.global_step):
             control.should_training_stop = True
-            # What it saves may have the NaN, and a limit of checkpoints would remove a sound one.
-            is_limited = getattr(args, "save_total_limit", None) is not None
-            control.should_save |= not is_limited and args.save_strategy != "no"
         if control.should_evaluate:
             self._enter("eval")
         elif control.should_save:

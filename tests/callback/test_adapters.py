@@ -239,21 +239,13 @@ def last_step_of_stopped(training) -> int:
     return said["step"]
 
 
-@pytest.mark.parametrize(
-    ("limit", "saves"), [("None", True), pytest.param("1", False, marks=pytest.mark.long)]
-)
 @needs("torch", "transformers", "accelerate")
-def test_transformers_saves_and_stops_where_that_removes_no_earlier_checkpoint(
-    train, limit: str, saves: bool
-) -> None:
+def test_transformers_stops_and_saves_nothing_that_a_resume_would_take(train) -> None:
     program = TRANSFORMERS.replace("max_steps=4", "max_steps=10**6")
-    program = program.replace(
-        "save_steps=2, eval_steps=2",
-        f"save_steps=10**6, eval_steps=10**6, save_total_limit={limit}",
-    )
+    program = program.replace("save_steps=2, eval_steps=2", "save_steps=10**6, eval_steps=10**6")
     training = train((ASKED + program).format(bad=-1, accumulate=1))
-    step = last_step_of_stopped(training)
-    assert (training.out / f"checkpoint-{step}").exists() == saves
+    assert last_step_of_stopped(training) > 0
+    assert not list(training.out.glob("checkpoint-*"))
 
 
 @pytest.mark.long

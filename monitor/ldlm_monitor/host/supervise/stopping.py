@@ -8,6 +8,7 @@ than others would let them wait in a collective.
 import json
 import math
 import os
+import socket
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from threading import Thread
@@ -23,11 +24,12 @@ MARGIN_SECONDS = 10.0
 """Seconds until the step at which ranks stop. A choice: ranks look each second, and a busy disk
 answers late; longer trains on with numbers that are worth nothing."""
 CACHED_SECONDS = 60.0
-"""More of them where ranks are on several hosts: a client of NFS may know for so long which names a
-folder has (nfs(5), `acdirmax`)."""
+"""More of them where ranks are on other hosts than we: a client of NFS may know for so long which
+names a folder has (nfs(5), `acdirmax`)."""
 LEAST_STEPS = 2  # a rank may be within a step when it reads
-SAVE_SECONDS = 30.0
-"""Seconds after that step until the run must have ended, if no pause of it may be longer."""
+SAVE_SECONDS = 600.0
+"""Seconds after that step until the run must have ended, if no pause of it may be longer. A choice:
+nobody knows how long its first save takes, and a signal amid that loses it."""
 ASK_SECONDS = 5.0
 """Seconds to ask in. A choice: a mount whose server is gone holds a call for ever, and a signal
 must not wait for that; a disk that is only busy answers sooner."""
@@ -55,14 +57,14 @@ def ask(run: RunView, launch: str, reason: str, now: float) -> Asked | None:
 
 
 def _ask(run: RunView, launch: str, reason: str, now: float) -> Asked | None:
-    pace = _step_seconds(run)
+    paces = _step_seconds(run)
     folders = {Path(file).parent for file in run.files if Path(file).name.startswith(_ROWS)}
     since = (run.last_progress_at or now) - SKEW_SECONDS  # older ones are of an earlier launch
     found = heartbeat.pages(folders)
     pages = [page for page in found if page.status == "running" and page.time >= since]
-    if pace is None or len(pages) < max(run.world_size or 1, 1) or not all(map(_heeds, pages)):
+    if not paces or len(pages) < max(run.world_size or 1, 1) or not all(map(_heeds, pages)):
         return None
-    step = _stop_step(pages, pace)
+    step = _stop_step(pages, min(paces))
     said = {"schema": SCHEMA, "launch": launch, "step": step, "reason": reason, "time": now}
     try:
         for folder in {page.path.parent for page in pages}:
@@ -70,7 +72,7 @@ def _ask(run: RunView, launch: str, reason: str, now: float) -> Asked | None:
     except OSError:
         return None
     ahead = step - min(page.step for page in pages)
-    return Asked(step, ahead * pace + max(SAVE_SECONDS, run.stall_limit_seconds or 0.0))
+    return Asked(step, ahead * max(paces) + max(SAVE_SECONDS, run.stall_limit_seconds or 0.0))
 
 
 def _heeds(page: Page) -> bool:
@@ -79,16 +81,19 @@ def _heeds(page: Page) -> bool:
 
 
 def _stop_step(pages: Sequence[Page], pace: float) -> int:
-    several = len({page.host for page in pages}) > 1
+    several = {page.host for page in pages} != {socket.gethostname()}
     seconds = MARGIN_SECONDS + (CACHED_SECONDS if several else 0.0)
     return max(page.step for page in pages) + max(LEAST_STEPS, math.ceil(seconds / pace))
 
 
-def _step_seconds(run: RunView) -> float | None:
-    """Seconds of a step, the last or the mean: one slow step would make the margin too short."""
+def _step_seconds(run: RunView) -> list[float]:
+    """Seconds of a step, the last and the mean.
+
+    By a slow step alone the margin would be too short, by a fast one the wait for its end.
+    """
     kept = run.statistics.get("step_seconds")
     known: Iterable[float | None] = (run.step_seconds, None if kept is None else kept.mean)
-    return min((each for each in known if each is not None and each > 0), default=None)
+    return [each for each in known if each is not None and each > 0]
 
 
 def _write(folder: Path, data: bytes) -> None:
