@@ -124,14 +124,14 @@ def test_finished_runs_page_nobody_and_those_that_hang_do(start: Callable, tmp_p
         for name, lines in logs.items()
     ]
     try:
-        alerts = [daemon.until("FIRING") for _ in hung]
+        alerts = [daemon.until("FIRING", "TrainingStalled") for _ in hung]
         for name in FINISHED:
             daemon.wait_for_metric(f'ldlm_run_state{{run="{name}",state="finished"}} 1')
     finally:
         for writer in writers:
             writer.kill()
             writer.wait()
-    assert all("CRITICAL" in line.upper() and "TrainingStalled" in line for line in alerts)
+    assert all("CRITICAL" in line.upper() for line in alerts)
     assert all(any(name in line for line in alerts) for name in hung)
     assert daemon.stop() == 0
     fired = [line for line in daemon.printed() if "FIRING" in line]
