@@ -292,7 +292,10 @@ def test_a_monitor_that_cannot_read_does_not_end_the_run(
 def test_a_training_that_asks_whether_to_stop_gets_a_request_and_any_other_a_signal(
     relay: Relay, tmp_path: Path, heeds: bool
 ) -> None:
-    page = HeartbeatPage(tmp_path / "heartbeat_rank0", Identity(7, 0, 0, 0, 0, b"n1", b"", b""))
+    page = HeartbeatPage(
+        tmp_path / "heartbeat_rank0",
+        Identity(7, 0, 0, 0, 0, socket.gethostname().encode(), b"", b""),
+    )
     page.beat(Beat(step=40, time=time.time()))
     if heeds:
         page.heed_stop()
