@@ -29,7 +29,7 @@ names a folder has (nfs(5), `acdirmax`)."""
 LEAST_STEPS = 2  # a rank may be within a step when it reads
 SAVE_SECONDS = 600.0
 """Seconds after that step until the run must have ended, if no pause of it may be longer. A choice:
-nobody knows how long its first save takes, and a signal amid that loses it."""
+nobody knows how long its first save takes, and a signal during that loses it."""
 ASK_SECONDS = 5.0
 """Seconds to ask in. A choice: a mount whose server is gone holds a call for ever, and a signal
 must not wait for that; a disk that is only busy answers sooner."""
