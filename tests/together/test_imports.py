@@ -54,6 +54,12 @@ def test_the_root_package_imports_nothing() -> None:
     assert added == {"ldlm_monitor"}
 
 
+def test_settings_load_no_parser() -> None:
+    """Every command reads them, also those that look at another monitor."""
+    loaded = packages_loaded("from ldlm_monitor.service.config import load; load({})")
+    assert not loaded & {"hyperscan", "msgspec", "yaml"}
+
+
 def test_parse_loads_neither_server_nor_receiver() -> None:
     loaded = packages_loaded(
         "from ldlm_monitor.service.cli import main; main(['parse', 'no-such-file'])"

@@ -2,23 +2,23 @@
 
 The line becomes an event `expected_NAME` and the times become rules of `ExpectationMissed`, in two
 files that every command then reads as those of `formats` and `rules`.
+
+Each start imports this module for its model, and few have expectations: what only these need is
+imported by the functions.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-import re2
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from ldlm_monitor.base.errors import ConfigError
 from ldlm_monitor.base.setting_types import Section
-from ldlm_monitor.logs.parse.patterns import checked_pattern
 from ldlm_promrules.durations import parse_duration
 
 ALERT: Final = "ExpectationMissed"
@@ -46,6 +46,10 @@ def _checked_limit(text: str) -> str:
 
 
 def _checked_pattern(text: str) -> str:
+    import re2
+
+    from ldlm_monitor.logs.parse.patterns import checked_pattern
+
     try:
         checked_pattern(text)
     except re2.error as error:
@@ -81,6 +85,8 @@ class Expectation(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Expectation:
+        from ldlm_monitor.logs.parse.patterns import checked_pattern
+
         pattern = checked_pattern(self.line)  # of bytes, as it is used: `[é]` matches half of an é
         if pattern.search(self.shown.encode(), 0) is None:
             raise ValueError("needs `example`, a line that it matches")
@@ -175,13 +181,15 @@ def written(expected: Sequence[Expectation]) -> tuple[Path, Path]:
 
     Equal expectations have the same files, so that they are written once.
     """
+    from hashlib import sha256
+
     import yaml
 
     texts = [
         yaml.safe_dump(each, sort_keys=False, allow_unicode=True)
         for each in (format_of(expected), rules_of(expected))
     ]
-    digest = hashlib.sha256("".join(texts).encode()).hexdigest()[:16]
+    digest = sha256("".join(texts).encode()).hexdigest()[:16]
     base = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
     folder = base / "ldlm-monitor-expectations" / digest
     paths = folder / "format.yml", folder / "rules.yml"
