@@ -19,9 +19,9 @@ KIND: Final = "log_type_name"
 _NO_VALUE: Final[Named] = ("", 0.0)
 _NAMES: Final = ("name", "metric", "metric_name", "tag", "key")
 _VALUE: Final = "value"
-_SPLITS: Final = frozenset({"split", "phase", "stage", "mode", "subset"})
-"""Keys of a text that names the data of a row, such as `val`."""
 _MODES: Final = frozenset({"phase", "stage", "mode"})
+_SPLITS: Final = _MODES | {"split", "subset"}
+"""Keys of a text that names the data of a row, such as `val`."""
 _STAGES: Final = frozenset({"dev", "test", "testing"})
 _EVALUATION: Final = "eval_"
 _MAX_TEXT: Final = 64  # characters of a number, or of a split's name

@@ -20,6 +20,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from ldlm_monitor.base.errors import ConfigError
 from ldlm_monitor.base.setting_types import Section
 from ldlm_promrules.durations import parse_duration
+from ldlm_promrules.golang import quoted
 
 ALERT: Final = "ExpectationMissed"
 _START: Final = "ldlm_run_start_timestamp_seconds"
@@ -134,7 +135,7 @@ def rules_of(expected: Sequence[Expectation]) -> dict[str, Any]:
 
 def _rules(expected: Sequence[Expectation]) -> Iterator[dict[str, Any]]:
     for each in expected:
-        run = "" if each.run is None else f"run=~{_quoted(each.run)}"
+        run = "" if each.run is None else f"run=~{quoted(each.run)}"
         kind = f'kind="{each.kind}"'
         came = f"{_CAME}{{{','.join(filter(None, (kind, run)))}}}"
         if each.within:
@@ -164,11 +165,6 @@ def _rule(each: Expectation, missed: str, expr: str, what: str) -> dict[str, Any
             "action": "See whether what writes the line hangs, fails, or writes it otherwise now.",
         },
     }
-
-
-def _quoted(text: str) -> str:
-    """The text as a string of PromQL, in double quotes."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 
 def _trigger(line: str) -> str:
