@@ -100,8 +100,9 @@ def test_other_runs_are_not_asked(capsys: Any) -> None:
 
 def test_a_run_that_is_over_misses_nothing(capsys: Any) -> None:
     expect(SAVED + 'within = "5m"\n')
-    log({80: "Training complete."}, last=80)
-    assert missed(capsys) == []
+    log({80: "Training complete."}, last=80, name="over.log")
+    log({90: "saved checkpoint"}, name="other.log")
+    assert missed(capsys, "over.log", "other.log") == []
 
 
 def test_it_takes_nothing_from_what_else_a_line_says(capsys: Any) -> None:
