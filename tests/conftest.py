@@ -6,6 +6,7 @@ import os
 import signal
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from hypothesis import settings
 gc.disable()
 
 JOIN_SECONDS = 5.0
+CASES = pytest.StashKey[Counter[str]]()
+"""So many cases were collected of each test of which a run takes a slice."""
 SHARED = Path(__file__).resolve().parents[1] / "../shared"
 """Other people's logs, Prometheus' test scripts, the design: beside the repository, if anywhere."""
 
@@ -48,6 +51,20 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "shared: needs what lies beside the repository, in ../shared"
     )
+
+    config.stash[CASES] = Counter()
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Call the cases of a test long that its slice leaves out."""
+    marker = item.get_closest_marker("slice")
+    if marker is None:
+        return
+    collected = item.config.stash[CASES]
+    test = item.nodeid.partition("[")[0]
+    collected[test] += 1
+    if collected[test] > marker.args[0]:
+        item.add_marker("long")
 
 
 @pytest.hookimpl(trylast=True)  # after those that are not asked for were taken out

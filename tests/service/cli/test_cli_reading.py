@@ -54,6 +54,7 @@ def interrupted(*arguments: str) -> tuple[str, str, int]:
         (["replay", "--format", "json"], '"alert": "Watchdog"'),
     ],
 )
+@pytest.mark.slice(2)
 def test_ctrl_c_prints_what_is_known_so_far_and_says_of_which_part(
     long_log: Path, command: list[str], says: str
 ) -> None:

@@ -86,6 +86,7 @@ def test_a_hang_is_reported_though_each_turn_of_a_starved_monitor_takes_long(tim
 
 @pytest.mark.parametrize("stamped", [True, False])
 @pytest.mark.parametrize("jump", [-HOUR, HOUR, -90.0, 90.0])
+@pytest.mark.slice(3)
 def test_a_jump_of_the_clock_is_no_stall_and_fires_nothing_twice(
     timed: Timed, jump: float, stamped: bool
 ) -> None:

@@ -134,6 +134,7 @@ def other_values(rng: random.Random, path: Path) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("kind", ["flipped", "value"])
+@pytest.mark.slice(3)
 def test_any_damage_in_a_state_file_is_survived(
     watched: Watched, genuine: Path, tmp_path: Path, name: str, kind: str
 ) -> None:

@@ -217,6 +217,7 @@ def background(terminal: Terminal) -> str:
     ],
     ids=["light", "dark", "another answer", "no answer", "configured"],
 )
+@pytest.mark.slice(2)
 def test_the_terminals_background_is_asked_for_and_no_key_is_lost(
     open_screen: Callable[..., Terminal], tmp_path: Path, answer: str, settings: str, expected: str
 ) -> None:

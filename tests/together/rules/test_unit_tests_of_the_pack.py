@@ -15,7 +15,7 @@ from tests.promrules.unit_test_judges import promtool, promtool_accepts, we_acce
 
 ROOT = Path(__file__).resolve().parents[3]
 UNIT_TESTS = sorted((ROOT / "rules").glob("*.test.yml"))
-HOURS = ("detected.test", "monitor.test")  # those whose tests go on for hours
+SLOW = ("default.test", "detected.test", "failures.test", "monitor.test")
 WITH_ALERTS = [path for path in UNIT_TESTS if path.name != "recording.test.yml"]
 RULES = sorted(set((ROOT / "rules").glob("*.yml")) - set(UNIT_TESTS))
 
@@ -95,8 +95,8 @@ def test_promtool_accepts_the_rules(path: Path) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        # promtool takes 8 and 15 s of CPU for the hours of these; ours evaluates them in each run.
-        pytest.param(path, marks=[pytest.mark.long] if path.stem in HOURS else [])
+        # promtool takes 8 to 19 s of CPU for each of these; ours evaluates them in each run.
+        pytest.param(path, marks=[pytest.mark.long] if path.stem in SLOW else [])
         for path in UNIT_TESTS
     ],
     ids=lambda path: path.name,

@@ -170,6 +170,7 @@ ALL_PAGES = [*"1234567890", "enter", "tab", "down", "enter", "escape", "escape",
         *(pytest.param(other_number(each), id=f"{each:g}") for each in (-1.0, 2.0**62, 1e300)),
     ],
 )
+@pytest.mark.slice(2)
 def test_whatever_a_daemon_says_is_drawn_without_harm(
     serve: Serve, shown: Shown, change: Callable[[str, Any], Any]
 ) -> None:
