@@ -132,6 +132,12 @@ def test_a_checkpoint_saved_after_an_early_nan_is_none_to_go_back_to() -> None:
     assert (log.run.decision.rule, order(log.run)) == ("early_nan", "STOP")
 
 
+def test_a_rollback_goes_to_the_step_that_a_checkpoint_is_of_not_to_where_its_line_stands() -> None:
+    log = Log().write([*steps(1, 50), SAVED.format(30), *steps(51, 60), *steps(61, 64, "NaN")])
+    assert log.run.decision is not None
+    assert log.run.decision.rollback_step == 30
+
+
 def test_epochs_are_no_first_steps() -> None:
     epochs = [f"Epoch {epoch}/100 loss 2.{99 - epoch}" for epoch in range(1, 16)]
     log = Log().write([*epochs, *(f"Epoch {epoch}/100 loss nan" for epoch in range(16, 20))], 60.0)

@@ -99,6 +99,12 @@ def test_two_messages_torn_into_one_line_are_two_events(parse) -> None:
     assert (first.position.offset, second.position.offset) == (0, len(message))
 
 
+def test_what_an_error_says_is_no_progress(parse) -> None:
+    line = "2026-05-01 10:00:00 - trainer - {} - Saved checkpoint to out/step_100\n"
+    assert kinds(parse(line.format("INFO"))) == ["checkpoint_saved"]
+    assert "checkpoint_saved" not in kinds(parse(line.format("ERROR")))
+
+
 def test_a_number_at_the_end_of_an_unfinished_file_is_unknown(parse) -> None:
     (whole,) = parse("Step 20: Loss = 0.5000, LR = 0.0001\n")
     (cut,) = parse("Step 20: Loss = 0.5000, LR = 0.0001")

@@ -91,6 +91,15 @@ def test_the_last_line_of_any_rank_has_the_value(capsys: Any) -> None:
     assert states == ["firing", "resolved", "firing"]
 
 
+def test_a_value_of_an_attempt_that_is_over_holds_no_longer(capsys: Any) -> None:
+    expect(ACCURATE + 'value = ">= 0.5"\n')
+    agent = "torch/distributed/elastic/agent/server/api.py:553]   restart_count="
+    log({200: "step 200 accuracy 0.4", 300: f"I1129 10:15:00.769000 14784 {agent}1"})
+    ((fired, _, _), (over, _, at)) = missed(capsys)
+    assert (fired, over) == ("firing", "ended")
+    assert 900 <= at < 920
+
+
 def test_other_runs_are_not_asked(capsys: Any) -> None:
     expect(SAVED + 'within = "5m"\nrun = "night-.*"\n')
     log({}, name="day-1.log")
