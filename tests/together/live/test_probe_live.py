@@ -55,8 +55,8 @@ def train(tmp_path: Path) -> Iterator[Callable[[], Training]]:
         training.end()
 
 
-def config(folder: Path, *more: str) -> None:
-    lines = ["[stall]", "limit_seconds = { running = 4, starting = 4 }", *more]
+def config(folder: Path, *more: str, limit: int = 4) -> None:
+    lines = ["[stall]", f"limit_seconds = {{ running = {limit}, starting = {limit} }}", *more]
     (folder / "ldlm-monitor.toml").write_text("\n".join(lines) + "\n")
 
 
@@ -77,17 +77,13 @@ def test_the_alert_of_a_training_that_hangs_says_so(
 def test_a_training_that_was_killed_has_ended_and_is_no_stall(
     start: Callable, tmp_path: Path, train: Callable[[], Training]
 ) -> None:
-    config(tmp_path)
+    config(tmp_path, limit=10)  # a look comes 6 s before, so after the kill and with time to spare
     daemon = start("run7.log").ready()
     training = train()
     daemon.wait_for_metric('ldlm_train_step{run="run7"} 39')
     training.process.send_signal(signal.SIGKILL)
     training.process.wait()
     line = daemon.until("FIRING")
-    if "TrainingStalled" in line:  # a busy host looked at its processes after the limit
-        assert "warning" in line
-        assert "has ended or hangs" in line
-        line = daemon.until("FIRING")
     assert "TrainingEnded" in line
     assert f"ended: stopped at step 39; pid {training.pid} is gone" in line
     daemon.wait_for_metric('ldlm_run_state{run="run7",state="ended"} 1')
