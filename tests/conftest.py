@@ -6,8 +6,8 @@ import os
 import signal
 import tempfile
 import threading
-from collections import Counter
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,8 +18,6 @@ from hypothesis import settings
 gc.disable()
 
 JOIN_SECONDS = 5.0
-CASES = pytest.StashKey[Counter[str]]()
-"""So many cases were collected of each test of which a run takes a slice."""
 SHARED = Path(__file__).resolve().parents[1] / "../shared"
 """Other people's logs, Prometheus' test scripts, the design: beside the repository, if anywhere."""
 
@@ -52,23 +50,29 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "shared: needs what lies beside the repository, in ../shared"
     )
 
-    config.stash[CASES] = Counter()
+
+@pytest.hookimpl(wrapper=True)  # around the one that takes out what is not asked for
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, object, object]:
+    mark_long_cases(items)
+    result = yield
+    put_in_order(items)
+    return result
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Call the cases of a test long that its slice leaves out."""
-    marker = item.get_closest_marker("slice")
-    if marker is None:
-        return
-    collected = item.config.stash[CASES]
-    test = item.nodeid.partition("[")[0]
-    collected[test] += 1
-    if collected[test] > marker.args[0]:
-        item.add_marker("long")
+def mark_long_cases(items: list[pytest.Item]) -> None:
+    """Of each test marked `slice(n)` leave n cases, evenly spread, and mark the rest `long`."""
+    cases: defaultdict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("slice"):
+            cases[item.nodeid.partition("[")[0]].append(item)
+    for each in cases.values():
+        (wanted,) = next(each[0].iter_markers("slice")).args
+        for number, item in enumerate(each):
+            if number * wanted % len(each) >= wanted:
+                item.add_marker("long")
 
 
-@pytest.hookimpl(trylast=True)  # after those that are not asked for were taken out
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def put_in_order(items: list[pytest.Item]) -> None:
     """Put tests that mostly wait first in every second part of the list.
 
     `--dist worksteal` starts each process at such a part, and ends a part from its end where

@@ -40,7 +40,6 @@ SLOWEST = "slow steps of a large model"
         for each in SCENARIOS
     ],
 )
-@pytest.mark.slice(5)
 def test_a_healthy_training_raises_nothing(name: str, tmp_path: Path) -> None:
     written = write(drawn(name), tmp_path / "logs")
     assert len(written.times) >= STEPS
@@ -67,7 +66,6 @@ def test_the_first_evaluation_that_nothing_announces_is_a_warning_at_most(tmp_pa
     ],
     ids=lambda case: f"{case.alert}: {case.what}",
 )
-@pytest.mark.slice(2)
 def test_a_fault_in_such_a_training_is_told(case: Case, tmp_path: Path) -> None:
     written = write(case.training, tmp_path / "logs", case.fault, BEGINS)
     began, soon = written.times[BEGINS - 1], written.times[BEGINS + 60]

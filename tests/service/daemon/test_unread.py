@@ -197,7 +197,6 @@ def test_what_was_read_late_is_no_stall_after_a_kill(
 
 @pytest.mark.parametrize("rows", [rows, plain])
 @pytest.mark.parametrize("seconds", [1, 10])
-@pytest.mark.slice(2)
 def test_what_was_written_while_no_monitor_ran_is_no_stall(
     tmp_path: Path, rows: Callable[[int, int], str], seconds: int
 ) -> None:

@@ -130,7 +130,6 @@ def test_a_failure_is_one_incident_and_health_is_none(
 
 @pytest.mark.parametrize("are_named", [True, False], ids=["named together", "found beside it"])
 @pytest.mark.parametrize("run", sorted(EXPECTED.keys() - {"A4_truncated_Loss_value"}))
-@pytest.mark.slice(6)
 def test_rows_with_the_losses_of_the_log_are_of_its_run_wherever_they_lie(
     run: str, are_named: bool, tmp_path: Path
 ) -> None:

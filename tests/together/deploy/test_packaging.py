@@ -394,7 +394,7 @@ def build_upgrade(folder: Path) -> None:
     build_all(folder / "new", folder / "release")
 
 
-@pytest.mark.long  # half a minute of building and installing; a release changes it, if anything
+@pytest.mark.long  # half a minute of CPU to build and install both releases
 @pytest.mark.parametrize("first", ["members", "monitor"])
 def test_an_upgrade_from_the_wheel_that_held_all_leaves_every_file_in_place(
     upgrade: tuple[Path, Path], first: str, tmp_path: Path

@@ -81,7 +81,7 @@ class Training:
         pytest.param(("UTC", "UTC"), SUMMER, -180.0, id="a node three minutes fast"),
     ],
 )
-@pytest.mark.slice(2)
+@pytest.mark.slice(3)
 def test_what_local_clocks_show_is_no_stall_and_moves_no_step(
     tmp_path: Path,
     here: Callable[[str], None],
